@@ -1,0 +1,38 @@
+# Compiler settings that hold for every unit of the project.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+# Results must not depend on how a compiler contracts or reorders floating point: a*b+c is an FMA only where the source
+# says so, and fast-math is never on.
+add_compile_options(-Wall -Wextra -Werror -ffp-contract=off -fno-fast-math)
+# Sections let the linker drop the parts of the Rust archive that nothing calls.
+add_compile_options(-ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections)
+
+set(STERLING_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
+if(STERLING_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(STERLING_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(NOT STERLING_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "STERLING_SANITIZE is '${STERLING_SANITIZE}'; accepted: address, thread, or empty")
+endif()
+
+find_program(STERLING_MOLD mold)
+if(STERLING_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+find_program(STERLING_CCACHE ccache)
+if(STERLING_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${STERLING_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STERLING_CCACHE})
+endif()
