@@ -1,0 +1,146 @@
+// The seam between a model and the machine that runs it. model/ knows shapes and the order of operations; a backend owns layouts,
+// threads, pools and kernels. Nothing here mentions a panel, a thread or a CPU flag.
+//
+// Life: load weights → configure(pools) → per step: begin_step(batch), operations, end of step. One thread drives a backend.
+// All activations are FP32 matrices in the backend's memory. Where a product rounds its input, docs/numerics.md says.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "plan/memory.h"
+#include "spec/model_spec.h"
+#include "tensor/batch_view.h"
+#include "tensor/tensor_view.h"
+
+namespace sterling::backend {
+
+// How products are computed. kBf16, the product: inputs of a matrix product are rounded to BF16, K and V are stored in BF16.
+// kFp32, the in-tree reference: nothing is rounded below FP32.
+enum class Compute { kBf16, kFp32 };
+
+// Handles. Negative: absent.
+struct LinearId { std::int32_t index = -1; bool present() const { return index >= 0; } };
+struct VectorId { std::int32_t index = -1; bool present() const { return index >= 0; } };
+struct EmbeddingId { std::int32_t index = -1; bool present() const { return index >= 0; } };
+struct RopeId { std::int32_t index = -1; bool present() const { return index >= 0; } };
+
+// FP32 activations [rows, cols], row-major, ld floats between rows. Borrowed from the backend. Only the backend may dereference
+// `data`.
+struct Matrix {
+  float* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t ld = 0;
+};
+
+// Takes, of every `period` consecutive rows of a stored matrix, the rows [begin, end): q and gate of Qwen3.5's q_proj lie
+// interleaved by head. period 0 takes all rows.
+struct RowSelection {
+  std::int64_t period = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+enum class VectorTransform {
+  kNone,
+  kOnePlus,  // 1 + w, in FP32 (zero-centred norms)
+  kExp,      // exp(w), in FP32 (A_log)
+};
+
+// A layer's place in the KV or state pool counts only the layers of its kind.
+struct AttentionArgs {
+  std::int32_t kv_layer = 0;
+  const AttentionSpec* spec = nullptr;
+};
+
+struct GdnArgs {
+  std::int32_t state_layer = 0;
+  const GdnSpec* spec = nullptr;
+  VectorId conv;       // from load_conv
+  VectorId exp_a_log;  // [value_heads]
+  VectorId dt_bias;    // [value_heads]
+  VectorId norm;       // [value_dim]
+  float norm_eps = 1e-6F;
+};
+
+struct PoolOptions {
+  std::int32_t kv_blocks = 0;
+  std::int32_t state_slots = 0;
+  std::int32_t max_batch_tokens = 0;
+  std::int32_t max_batch_slices = 0;
+  std::int32_t max_sequence_tokens = 0;
+};
+
+struct WeightFootprint {
+  std::int64_t bytes = 0;        // as held in memory
+  std::int64_t parameters = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Compute compute() const = 0;
+  // "avx512bf16, 2 threads": for the manifest and the log.
+  virtual std::string description() const = 0;
+  virtual plan::KvType kv_type() const = 0;
+  virtual WeightFootprint weights() const = 0;
+
+  // ---- loading. Sources are checkpoint views; they are not referenced afterwards. kCorrupt names tensor and element of the
+  // first NaN or infinity.
+  // weight [n, k]: y = x · weightᵀ (+ bias [n]). `bias` may be null.
+  virtual Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) = 0;
+  virtual Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) = 0;
+  // [channels, 1, kernel] of a causal depthwise convolution.
+  virtual Expected<VectorId> load_conv(const TensorView& weight) = 0;
+  virtual Expected<EmbeddingId> load_embedding(const TensorView& table) = 0;
+  // The rows of a linear's weight as embedding table (tied).
+  virtual EmbeddingId embedding_of(LinearId linear) = 0;
+  virtual Expected<RopeId> add_rope(const RopeSpec& rope) = 0;
+
+  // ---- pools and activations. Once, after loading.
+  virtual Status configure(const ModelSpec& spec, const PoolOptions& options) = 0;
+  // [max_batch_tokens, cols], kept for the backend's life. kResourceExhausted names the bytes.
+  virtual Expected<Matrix> allocate(std::int64_t rows, std::int64_t cols) = 0;
+
+  // ---- one step. `batch` must stay alive until the step's last operation.
+  virtual void begin_step(const BatchView& batch) = 0;
+  virtual void embed(EmbeddingId table, Matrix out) = 0;
+  virtual void rms_norm(Matrix x, VectorId weight, float eps, Matrix out) = 0;
+  // RMSNorm over each run of `width` columns (heads).
+  virtual void head_norm(Matrix x, std::int64_t width, VectorId weight, float eps) = 0;
+  // out[i] = x · weight[i]ᵀ (+ bias); add: out[i] += …  All share the input, which is rounded once.
+  virtual void linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) = 0;
+  virtual void rope(Matrix x, std::int64_t heads, std::int64_t head_dim, RopeId rope) = 0;
+  virtual void silu_mul(Matrix gate, Matrix up, Matrix out) = 0;
+  virtual void sigmoid_mul(Matrix x, Matrix gate, Matrix out) = 0;
+  virtual void add(Matrix x, Matrix y, Matrix out) = 0;
+  // Writes k and v [tokens, kv_heads * head_dim] of the step into the pool.
+  virtual void write_kv(const AttentionArgs& args, Matrix k, Matrix v) = 0;
+  // q [tokens, heads * head_dim] against everything in the pool up to each token's position, K and V read as stored.
+  virtual void attention(const AttentionArgs& args, Matrix q, Matrix out) = 0;
+  // qkv [tokens, conv_channels] before the convolution, z [tokens, value_heads * value_dim], a and b [tokens, value_heads]: convolution, delta
+  // rule, gated norm → out [tokens, value_heads * value_dim]. qkv is overwritten.
+  virtual void gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix b, Matrix out) = 0;
+  // The rows of x whose logits are wanted, in order.
+  virtual Matrix gather_logit_rows(Matrix x, Matrix out) = 0;
+  // Product straight into host memory [x.rows, n].
+  virtual void logits(Matrix x, LinearId weight, std::span<float> out) = 0;
+
+  // ---- read-back: what the pools really hold, decoded to FP32. For proofs, golden tests and tools, not for the hot path.
+  virtual std::vector<float> read(Matrix x) const = 0;
+  // K or V of positions [0, tokens): [kv_heads][tokens][head_dim].
+  virtual std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens,
+                                     bool value) const = 0;
+  // [value_heads][key_dim][value_dim]
+  virtual std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const = 0;
+  // [conv_kernel - 1][conv_channels], oldest first
+  virtual std::vector<float> read_conv_window(const GdnArgs& args, std::int32_t slot) const = 0;
+};
+
+}  // namespace sterling::backend
