@@ -3,7 +3,6 @@
 // reads headers only; weights stay in the file until somebody touches a TensorView's data.
 #pragma once
 
-#include <boost/json.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,6 +11,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <boost/json.hpp>
 
 #include "base/status.h"
 #include "tensor/tensor_view.h"
@@ -25,12 +26,13 @@ std::string_view checkpoint_format_name(CheckpointFormat format);
 
 // The tokenizer inside a GGUF file, as it stands there.
 struct GgufTokenizerData {
-  std::string model;                      // "gpt2" (byte-level BPE), "llama" (SentencePiece), …
-  std::string pre;                        // which pre-tokenizer split, "smollm", "qwen2", "llama-bpe"; may be empty
-  std::vector<std::string> tokens;        // by id
-  std::vector<std::string> merges;        // "left right", by rank; may be empty
-  std::vector<std::int32_t> token_types;  // by id, or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
-  std::vector<float> scores;              // by id, or empty
+  std::string model;                // "gpt2" (byte-level BPE), "llama" (SentencePiece), …
+  std::string pre;                  // which pre-tokenizer split, "smollm", "qwen2", "llama-bpe"; may be empty
+  std::vector<std::string> tokens;  // by id
+  std::vector<std::string> merges;  // "left right", by rank; may be empty
+  std::vector<std::int32_t>
+      token_types;            // by id, or empty: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<float> scores;  // by id, or empty
   std::optional<std::int64_t> bos_id, eos_id, eot_id, eom_id, unknown_id, padding_id;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };

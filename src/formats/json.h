@@ -1,12 +1,13 @@
 // JSON from outside: strict parsing with limits, and a typed reader for configuration objects. Pure functions, thread-safe.
 #pragma once
 
-#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
+
+#include <boost/json.hpp>
 
 #include "base/status.h"
 

@@ -15,7 +15,6 @@
 // child readers share one state.
 #pragma once
 
-#include <boost/json.hpp>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -23,6 +22,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <boost/json.hpp>
 
 #include "base/status.h"
 
@@ -66,7 +67,7 @@ class ObjectReader {
   // Marks keys as known and without effect.
   void ignore(std::initializer_list<std::string_view> keys) const;
   // Records an error of the caller's at `key` unless there is one already: "config.json: <path of key>: <problem>".
-  void fail(std::string_view key, std::string_view problem, ErrorCode code = ErrorCode::kInvalidArgument) const;
+  void fail(std::string_view key, std::string_view problem, ErrorCode code = ErrorCode::kCorrupt) const;
 
   // The first error of this reader and all readers made from it.
   Status status() const;

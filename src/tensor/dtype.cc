@@ -29,19 +29,21 @@ DTypeLayout dtype_layout(DType dtype) {
     case DType::kU8:
     case DType::kBool: return {1, 1};
     case DType::kF4E2M1: return {2, 1};
-    case DType::kQ4_0: return {32, 18};   // scale, 32 nibbles
-    case DType::kQ4_1: return {32, 20};   // scale, minimum, 32 nibbles
-    case DType::kQ5_0: return {32, 22};   // scale, 32 high bits, 32 nibbles
-    case DType::kQ5_1: return {32, 24};   // scale, minimum, 32 high bits, 32 nibbles
-    case DType::kQ8_0: return {32, 34};   // scale, 32 bytes
-    case DType::kQ4_K: return {256, 144}; // 2 scales, 12 bytes of sub-scales, 256 nibbles
-    case DType::kQ5_K: return {256, 176}; // as Q4_K with 256 high bits
-    case DType::kQ6_K: return {256, 210}; // 256 nibbles, 256 high pairs, 16 sub-scales, scale
+    case DType::kQ4_0: return {32, 18};    // scale, 32 nibbles
+    case DType::kQ4_1: return {32, 20};    // scale, minimum, 32 nibbles
+    case DType::kQ5_0: return {32, 22};    // scale, 32 high bits, 32 nibbles
+    case DType::kQ5_1: return {32, 24};    // scale, minimum, 32 high bits, 32 nibbles
+    case DType::kQ8_0: return {32, 34};    // scale, 32 bytes
+    case DType::kQ4_K: return {256, 144};  // 2 scales, 12 bytes of sub-scales, 256 nibbles
+    case DType::kQ5_K: return {256, 176};  // as Q4_K with 256 high bits
+    case DType::kQ6_K: return {256, 210};  // 256 nibbles, 256 high pairs, 16 sub-scales, scale
   }
   return {1, 1};
 }
 
-bool is_block_dtype(DType dtype) { return dtype >= DType::kQ4_0; }
+bool is_block_dtype(DType dtype) {
+  return dtype >= DType::kQ4_0;
+}
 
 std::optional<std::uint64_t> dtype_bytes(DType dtype, std::uint64_t elements) {
   const DTypeLayout layout = dtype_layout(dtype);
