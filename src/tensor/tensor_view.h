@@ -17,7 +17,7 @@ struct TensorView {
   std::string name;  // Hugging Face's name
   DType dtype = DType::kBF16;
   std::vector<std::int64_t> shape;  // Hugging Face's order: [rows, columns] for a linear layer
-  std::span<const std::byte> data;  // exactly the elements' bytes
+  std::span<const std::byte> data;  // exactly the elements' bytes; no alignment is promised
   std::string_view file;            // the file it lies in, for messages; owned by the Checkpoint
 
   // Not 0: the rows are Q or K heads as GGUF stores them for interleaved RoPE, this many heads; quant/decode.h restores
