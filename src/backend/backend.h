@@ -125,7 +125,7 @@ class Backend {
   // q [tokens, heads * head_dim] against everything in the pool up to each token's position, K and V read as stored.
   virtual void attention(const AttentionArgs& args, Matrix q, Matrix out) = 0;
   // qkv [tokens, conv_channels] before the convolution, z [tokens, value_heads * value_dim], a and b [tokens, value_heads]: convolution, delta
-  // rule, gated norm → out [tokens, value_heads * value_dim]. qkv is overwritten.
+  // rule, gated norm → out [tokens, value_heads * value_dim].
   virtual void gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix b, Matrix out) = 0;
   // The rows of x whose logits are wanted, in order.
   virtual Matrix gather_logit_rows(Matrix x, Matrix out) = 0;

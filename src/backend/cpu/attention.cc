@@ -1,0 +1,266 @@
+// Paged attention. Work is cut into units: one KV head and a few query tokens of one sequence. A unit forms its partial results at the
+// key spans that kernels/contract.h fixes and merges them in order, so that its bits depend on nothing but the sequence.
+//
+// Two ways to share units out, same bits: whole units per thread (prefill, many sequences), or single spans per thread and a merge
+// afterwards (few sequences at great depth).
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "backend/cpu/cpu_backend_impl.h"
+#include "base/check.h"
+#include "kernels/kv_tiles.h"
+
+namespace sterling::backend {
+namespace {
+
+constexpr std::int64_t kSpanTokens = kernels::kSpanTokens;
+constexpr std::int64_t kTilesPerSpan = kernels::kSpanTokens / kernels::kTileTokens;
+static_assert(plan::kBlockTokens == kernels::kTileTokens, "a KV block is one tile");
+
+constexpr std::int64_t kTargetRows = 64;                  // query rows of a prefill unit: one pass over K and V serves them all
+constexpr std::int64_t kPartialBytes = std::int64_t{8} << 20;  // partial results of a unit, per thread
+constexpr std::int64_t kSplitBytes = std::int64_t{16} << 20;   // partial results of all units in split mode
+
+std::size_t round_up_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::int64_t spans_of(std::int64_t tokens) { return (tokens + kSpanTokens - 1) / kSpanTokens; }
+
+}  // namespace
+
+Status CpuBackend::configure_attention(const ModelSpec& spec) {
+  const AttentionSpec& attention = spec.attention;
+  if (spec.count(LayerKind::kFullAttention) == 0) return {};
+  const std::int64_t group = attention.heads / attention.kv_heads;
+  const std::int64_t spans = spans_of(pools_.max_sequence_tokens);
+  const std::int64_t row_floats = attention.head_dim + 2;
+  const std::int64_t fitting = kPartialBytes / (spans * row_floats * 4) / group * group;
+  const std::int64_t wanted = std::max<std::int64_t>(1, kTargetRows / group) * group;
+  const std::int64_t rows = std::clamp(fitting, group, wanted);
+  attention_rows_ = static_cast<std::int32_t>(rows);
+
+  const auto m = static_cast<int>(rows);
+  const std::size_t head_bytes = round_up_64(static_cast<std::size_t>(rows * attention.head_dim) * 4);
+  const std::size_t packed_bytes = round_up_64(std::max(kernels_.packed_x_bytes_bf16(m, attention.head_dim),
+                                                        kernels_.packed_x_bytes_f32(m, attention.head_dim)));
+  const std::size_t kernel_bytes = round_up_64(kernels_.attention_scratch_bytes(m, attention.head_dim));
+  const std::size_t stat_bytes = round_up_64(static_cast<std::size_t>(spans * rows) * 4);
+  const std::size_t out_bytes = round_up_64(static_cast<std::size_t>(spans * rows * attention.head_dim) * 4);
+  const std::size_t per_thread = 2 * head_bytes + packed_bytes + kernel_bytes + 2 * stat_bytes + out_bytes;
+  auto memory = platform::AlignedBuffer::allocate(per_thread * pool_.threads(), "attention workspace");
+  if (!memory) return memory.error();
+  attention_memory_ = std::move(*memory);
+  attention_scratch_.resize(pool_.threads());
+  for (std::size_t thread = 0; thread < pool_.threads(); ++thread) {
+    std::byte* at = attention_memory_.data() + thread * per_thread;
+    const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
+    AttentionScratch& scratch = attention_scratch_[thread];
+    scratch.q = reinterpret_cast<float*>(take(head_bytes));
+    scratch.merged = reinterpret_cast<float*>(take(head_bytes));
+    scratch.packed_q = take(packed_bytes);
+    scratch.kernel = take(kernel_bytes);
+    scratch.partials.max = reinterpret_cast<float*>(take(stat_bytes));
+    scratch.partials.sum = reinterpret_cast<float*>(take(stat_bytes));
+    scratch.partials.out = reinterpret_cast<float*>(take(out_bytes));
+  }
+  split_rows_ = kSplitBytes / (row_floats * 4);
+  auto split = platform::AlignedBuffer::allocate(static_cast<std::size_t>(split_rows_ * row_floats) * 4, "attention workspace");
+  if (!split) return split.error();
+  split_memory_ = std::move(*split);
+  return {};
+}
+
+void CpuBackend::collect_units(const AttentionSpec& spec) {
+  const std::int32_t group = spec.heads / spec.kv_heads;
+  const std::int32_t tokens_per_unit = std::max(1, attention_rows_ / group);
+  units_.clear();
+  for (std::size_t s = 0; s < slices_.size(); ++s) {
+    const auto tokens = static_cast<std::int32_t>(slices_[s].tokens.size());
+    for (std::int32_t begin = 0; begin < tokens; begin += tokens_per_unit) {
+      const std::int32_t end = std::min(tokens, begin + tokens_per_unit);
+      const auto spans = static_cast<std::int32_t>(spans_of(slices_[s].start_position + end));
+      for (std::int32_t head = 0; head < spec.kv_heads; ++head) {
+        units_.push_back({static_cast<std::int32_t>(s), head, begin, end, spans, 0});
+      }
+    }
+  }
+  // The longest first: a late long unit would leave the other threads idle.
+  std::stable_sort(units_.begin(), units_.end(),
+                   [](const AttentionUnit& a, const AttentionUnit& b) { return a.spans > b.spans; });
+}
+
+void CpuBackend::pack_queries(const AttentionSpec& spec, const AttentionUnit& unit, Matrix q,
+                              const AttentionScratch& scratch) {
+  const std::int64_t group = spec.heads / spec.kv_heads;
+  const std::int64_t first = slice_begin_[static_cast<std::size_t>(unit.slice)] + unit.token_begin;
+  const std::int64_t tokens = unit.token_end - unit.token_begin;
+  const std::int64_t run = group * spec.head_dim;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::memcpy(scratch.q + t * run, q.data + (first + t) * q.ld + unit.kv_head * run, static_cast<std::size_t>(run) * 4);
+  }
+  const auto m = static_cast<int>(tokens * group);
+  const auto ld = static_cast<std::size_t>(spec.head_dim);
+  if (bf16()) {
+    kernels_.pack_x_bf16(scratch.q, ld, m, spec.head_dim, 0, m, scratch.packed_q);
+  } else {
+    kernels_.pack_x_f32(scratch.q, ld, m, spec.head_dim, 0, m, false, scratch.packed_q);
+  }
+}
+
+void CpuBackend::run_span(const AttentionArgs& args, const AttentionUnit& unit, std::int32_t span,
+                          const AttentionScratch& scratch, const Partials& out) {
+  const AttentionSpec& spec = *args.spec;
+  const SequenceSlice& slice = slices_[static_cast<std::size_t>(unit.slice)];
+  const std::int32_t group = spec.heads / spec.kv_heads;
+  const std::int32_t m = (unit.token_end - unit.token_begin) * group;
+  const std::int64_t first_key = span * kSpanTokens;
+  const std::int64_t keys = std::min<std::int64_t>(kSpanTokens, slice.start_position + unit.token_end - first_key);
+
+  const void* k_tiles[kTilesPerSpan];
+  const void* v_tiles[kTilesPerSpan];
+  const std::int64_t tiles = (keys + kernels::kTileTokens - 1) / kernels::kTileTokens;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int32_t block = slice.block_table[static_cast<std::size_t>(span * kTilesPerSpan + tile)];
+    k_tiles[tile] = kv_.k_tile(args.kv_layer, block, unit.kv_head);
+    v_tiles[tile] = kv_.v_tile(args.kv_layer, block, unit.kv_head);
+  }
+  std::int32_t visible[512];
+  STERLING_CHECK(m <= 512);
+  for (std::int32_t row = 0; row < m; ++row) {
+    const std::int64_t position = slice.start_position + unit.token_begin + row / group;
+    visible[row] = static_cast<std::int32_t>(std::clamp<std::int64_t>(position + 1 - first_key, 0, kSpanTokens));
+  }
+  kernels::AttentionSpanArgs call{};
+  call.q = scratch.packed_q;
+  call.k_tiles = k_tiles;
+  call.v_tiles = v_tiles;
+  call.tiles = static_cast<int>(tiles);
+  call.m = m;
+  call.head_dim = spec.head_dim;
+  call.scale = spec.scale;
+  call.visible = visible;
+  call.max = out.max;
+  call.sum = out.sum;
+  call.out = out.out;
+  call.scratch = scratch.kernel;
+  bf16() ? kernels_.attention_span_bf16(&call) : kernels_.attention_span_f32(&call);
+}
+
+void CpuBackend::merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials, float* merged,
+                            Matrix out) {
+  const std::int64_t group = spec.heads / spec.kv_heads;
+  const std::int64_t tokens = unit.token_end - unit.token_begin;
+  kernels::AttentionMergeArgs call{};
+  call.max = partials.max;
+  call.sum = partials.sum;
+  call.out = partials.out;
+  call.spans = unit.spans;
+  call.m = static_cast<int>(tokens * group);
+  call.head_dim = spec.head_dim;
+  call.result = merged;
+  call.ld = static_cast<std::size_t>(spec.head_dim);
+  kernels_.attention_merge(&call);
+  const std::int64_t first = slice_begin_[static_cast<std::size_t>(unit.slice)] + unit.token_begin;
+  const std::int64_t run = group * spec.head_dim;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::memcpy(out.data + (first + t) * out.ld + unit.kv_head * run, merged + t * run, static_cast<std::size_t>(run) * 4);
+  }
+}
+
+void CpuBackend::attention(const AttentionArgs& args, Matrix q, Matrix out) {
+  const AttentionSpec& spec = *args.spec;
+  const std::int32_t group = spec.heads / spec.kv_heads;
+  collect_units(spec);
+
+  split_jobs_.clear();
+  std::int64_t rows = 0;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    AttentionUnit& unit = units_[u];
+    unit.first_partial = static_cast<std::int32_t>(rows);
+    for (std::int32_t span = 0; span < unit.spans; ++span) split_jobs_.push_back({static_cast<std::int32_t>(u), span});
+    rows += std::int64_t{unit.spans} * (unit.token_end - unit.token_begin) * group;
+  }
+  const bool split = units_.size() < pool_.threads() * 4 && split_jobs_.size() > units_.size() && rows <= split_rows_;
+  if (!split) {
+    pool_.parallel(units_.size(), [&](std::size_t u, std::size_t thread) {
+      const AttentionUnit& unit = units_[u];
+      const AttentionScratch& scratch = attention_scratch_[thread];
+      const std::int64_t m = std::int64_t{unit.token_end - unit.token_begin} * group;
+      pack_queries(spec, unit, q, scratch);
+      for (std::int32_t span = 0; span < unit.spans; ++span) {
+        const Partials part{scratch.partials.max + span * m, scratch.partials.sum + span * m,
+                            scratch.partials.out + span * m * spec.head_dim};
+        run_span(args, unit, span, scratch, part);
+      }
+      merge_unit(spec, unit, scratch.partials, scratch.merged, out);
+    });
+    return;
+  }
+  float* const memory = split_memory_.as<float>().data();
+  const auto partials_at = [&](std::int64_t row) {
+    return Partials{memory + row, memory + split_rows_ + row, memory + 2 * split_rows_ + row * spec.head_dim};
+  };
+  pool_.parallel(split_jobs_.size(), [&](std::size_t job, std::size_t thread) {
+    const AttentionUnit& unit = units_[static_cast<std::size_t>(split_jobs_[job].unit)];
+    const AttentionScratch& scratch = attention_scratch_[thread];
+    const std::int64_t m = std::int64_t{unit.token_end - unit.token_begin} * group;
+    pack_queries(spec, unit, q, scratch);
+    run_span(args, unit, split_jobs_[job].span, scratch, partials_at(unit.first_partial + split_jobs_[job].span * m));
+  });
+  pool_.parallel(units_.size(), [&](std::size_t u, std::size_t thread) {
+    merge_unit(spec, units_[u], partials_at(units_[u].first_partial), attention_scratch_[thread].merged, out);
+  });
+}
+
+void CpuBackend::write_kv(const AttentionArgs& args, Matrix k, Matrix v) {
+  const AttentionSpec& spec = *args.spec;
+  for (std::size_t s = 0; s < slices_.size(); ++s) {
+    const SequenceSlice& slice = slices_[s];
+    const std::int64_t first = slice_begin_[s];
+    parallel_rows(static_cast<std::int64_t>(slice.tokens.size()), 2 * k.cols, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) {
+        const std::int64_t position = slice.start_position + t;
+        const std::int32_t block = slice.block_table[static_cast<std::size_t>(position / plan::kBlockTokens)];
+        const auto slot = static_cast<int>(position % plan::kBlockTokens);
+        for (std::int32_t head = 0; head < spec.kv_heads; ++head) {
+          const float* k_row = k.data + (first + t) * k.ld + std::int64_t{head} * spec.head_dim;
+          const float* v_row = v.data + (first + t) * v.ld + std::int64_t{head} * spec.head_dim;
+          std::byte* k_tile = kv_.k_tile(args.kv_layer, block, head);
+          std::byte* v_tile = kv_.v_tile(args.kv_layer, block, head);
+          if (bf16()) {
+            kernels::write_k_bf16(k_tile, slot, k_row, spec.head_dim);
+            kernels::write_v_bf16(v_tile, slot, v_row, spec.head_dim);
+          } else {
+            kernels::write_k_f32(k_tile, slot, k_row, spec.head_dim);
+            kernels::write_v_f32(v_tile, slot, v_row, spec.head_dim);
+          }
+        }
+      }
+    });
+  }
+}
+
+std::vector<float> CpuBackend::read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                       std::int64_t tokens, bool value) const {
+  const AttentionSpec& spec = *args.spec;
+  std::vector<float> result(static_cast<std::size_t>(tokens * spec.kv_heads * spec.head_dim));
+  for (std::int32_t head = 0; head < spec.kv_heads; ++head) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::int32_t block = block_table[static_cast<std::size_t>(t / plan::kBlockTokens)];
+      const auto slot = static_cast<int>(t % plan::kBlockTokens);
+      float* row = result.data() + (head * tokens + t) * spec.head_dim;
+      if (value) {
+        const std::byte* tile = kv_.v_tile(args.kv_layer, block, head);
+        options_.compute == Compute::kBf16 ? kernels::read_v_bf16(tile, slot, row, spec.head_dim)
+                                           : kernels::read_v_f32(tile, slot, row, spec.head_dim);
+      } else {
+        const std::byte* tile = kv_.k_tile(args.kv_layer, block, head);
+        options_.compute == Compute::kBf16 ? kernels::read_k_bf16(tile, slot, row, spec.head_dim)
+                                           : kernels::read_k_f32(tile, slot, row, spec.head_dim);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace sterling::backend

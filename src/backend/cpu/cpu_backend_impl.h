@@ -1,0 +1,173 @@
+// Inside of the CPU backend; one class, its parts in weights.cc (loading), linear.cc (products), rows.cc (row-wise operations),
+// attention.cc and gdn.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/pools.h"
+#include "platform/aligned_buffer.h"
+
+namespace sterling::backend {
+
+enum class PanelType { kBf16, kFp32 };
+
+// A weight matrix as panels (kernels/contract.h).
+struct PackedLinear {
+  platform::AlignedBuffer panels;
+  PanelType type = PanelType::kBf16;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int64_t panel_bytes = 0;
+  std::vector<float> bias;  // [n] or empty
+
+  std::int64_t panel_count() const { return (n + kernels::kLanes - 1) / kernels::kLanes; }
+};
+
+// Rows of token embeddings: an own row-major table in its stored type, or the panels of a tied linear.
+struct Embedding {
+  platform::AlignedBuffer rows;
+  DType dtype = DType::kBF16;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+  std::int32_t tied_linear = -1;
+};
+
+struct Rope {
+  std::vector<float> inverse_frequencies;  // [half]
+  std::vector<float> cosines;              // [max_batch_tokens][half], of the current step
+  std::vector<float> sines;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuBackendOptions& options);
+
+  Compute compute() const override { return options_.compute; }
+  std::string description() const override;
+  plan::KvType kv_type() const override {
+    return options_.compute == Compute::kBf16 ? plan::KvType::kBf16 : plan::KvType::kFp32;
+  }
+  WeightFootprint weights() const override { return footprint_; }
+
+  Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) override;
+  Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) override;
+  Expected<VectorId> load_conv(const TensorView& weight) override;
+  Expected<EmbeddingId> load_embedding(const TensorView& table) override;
+  EmbeddingId embedding_of(LinearId linear) override;
+  Expected<RopeId> add_rope(const RopeSpec& rope) override;
+
+  Status configure(const ModelSpec& spec, const PoolOptions& options) override;
+  Expected<Matrix> allocate(std::int64_t rows, std::int64_t cols) override;
+
+  void begin_step(const BatchView& batch) override;
+  void embed(EmbeddingId table, Matrix out) override;
+  void rms_norm(Matrix x, VectorId weight, float eps, Matrix out) override;
+  void head_norm(Matrix x, std::int64_t width, VectorId weight, float eps) override;
+  void linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) override;
+  void rope(Matrix x, std::int64_t heads, std::int64_t head_dim, RopeId rope) override;
+  void silu_mul(Matrix gate, Matrix up, Matrix out) override;
+  void sigmoid_mul(Matrix x, Matrix gate, Matrix out) override;
+  void add(Matrix x, Matrix y, Matrix out) override;
+  void write_kv(const AttentionArgs& args, Matrix k, Matrix v) override;
+  void attention(const AttentionArgs& args, Matrix q, Matrix out) override;
+  void gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix b, Matrix out) override;
+  Matrix gather_logit_rows(Matrix x, Matrix out) override;
+  void logits(Matrix x, LinearId weight, std::span<float> out) override;
+
+  std::vector<float> read(Matrix x) const override;
+  std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens,
+                             bool value) const override;
+  std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const override;
+  std::vector<float> read_conv_window(const GdnArgs& args, std::int32_t slot) const override;
+
+ private:
+  // One attention job: query tokens [token_begin, token_end) of a slice, one KV head.
+  struct AttentionUnit {
+    std::int32_t slice = 0;
+    std::int32_t kv_head = 0;
+    std::int32_t token_begin = 0;  // within the slice
+    std::int32_t token_end = 0;
+    std::int32_t spans = 0;
+    std::int32_t first_partial = 0;  // split mode: index of its first (unit, span) job
+  };
+  struct SplitJob {
+    std::int32_t unit = 0;
+    std::int32_t span = 0;
+  };
+  struct Partials {
+    float* max = nullptr;
+    float* sum = nullptr;
+    float* out = nullptr;
+  };
+  // Per-thread working memory of attention.
+  struct AttentionScratch {
+    float* q = nullptr;             // [rows][head_dim]
+    std::byte* packed_q = nullptr;
+    std::byte* kernel = nullptr;
+    float* merged = nullptr;        // [rows][head_dim]
+    Partials partials;              // [spans][rows]
+  };
+
+  bool bf16() const { return options_.compute == Compute::kBf16; }
+  void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
+  Status store_panels(const TensorView& weight, const RowSelection& rows, PackedLinear& linear);
+  const void* pack_input(Matrix x, PanelType type);
+  Status configure_attention(const ModelSpec& spec);
+  void collect_units(const AttentionSpec& spec);
+  void pack_queries(const AttentionSpec& spec, const AttentionUnit& unit, Matrix q, const AttentionScratch& scratch);
+  void run_span(const AttentionArgs& args, const AttentionUnit& unit, std::int32_t span, const AttentionScratch& scratch,
+                const Partials& out);
+  void merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials, float* merged,
+                  Matrix out);
+
+  CpuBackendOptions options_;
+  const kernels::KernelTable& kernels_;
+  platform::ThreadPool& pool_;
+  WeightFootprint footprint_;
+
+  std::vector<PackedLinear> linears_;
+  std::vector<std::vector<float>> vectors_;
+  std::vector<Embedding> embeddings_;
+  std::vector<Rope> ropes_;
+
+  PoolOptions pools_;
+  KvPool kv_;
+  StatePool states_;
+  std::vector<platform::AlignedBuffer> activations_;
+  platform::AlignedBuffer packed_bf16_;
+  platform::AlignedBuffer packed_fp32_;
+  platform::AlignedBuffer conv_out_;   // [max_batch_tokens][conv channels]
+  platform::AlignedBuffer gates_;      // decay and beta, [2][max_batch_tokens][value_heads]
+  platform::AlignedBuffer attention_memory_;
+  std::vector<AttentionScratch> attention_scratch_;  // per thread
+  std::int32_t attention_rows_ = 0;                  // query rows of a unit at most
+  platform::AlignedBuffer split_memory_;
+  std::int64_t split_rows_ = 0;                      // rows × spans that split mode can hold
+  std::vector<AttentionUnit> units_;
+  std::vector<SplitJob> split_jobs_;
+
+  // The current step.
+  std::span<const SequenceSlice> slices_;
+  std::vector<std::int32_t> positions_;     // [tokens]
+  std::vector<std::int32_t> slice_begin_;   // first row of each slice
+};
+
+// Rows are split so that a task has work for a few microseconds; one small task runs on the caller alone.
+void CpuBackend::parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work) {
+  constexpr std::int64_t kFloatsPerTask = 4096;
+  const std::int64_t per_task = std::max<std::int64_t>(1, kFloatsPerTask / std::max<std::int64_t>(1, floats_per_row));
+  const std::int64_t tasks = (rows + per_task - 1) / per_task;
+  pool_.parallel(static_cast<std::size_t>(tasks), [&](std::size_t task, std::size_t) {
+    const std::int64_t begin = static_cast<std::int64_t>(task) * per_task;
+    work(begin, std::min(rows, begin + per_task));
+  });
+}
+
+}  // namespace sterling::backend

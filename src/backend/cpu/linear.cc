@@ -1,0 +1,95 @@
+// Matrix products: inputs packed once, output columns shared out among the threads.
+#include <algorithm>
+
+#include "backend/cpu/cpu_backend_impl.h"
+#include "base/check.h"
+
+namespace sterling::backend {
+namespace {
+
+
+constexpr std::size_t kMaxWeights = 8;  // products that share one input: q, gate, k, v at most, with room
+
+}  // namespace
+
+const void* CpuBackend::pack_input(Matrix x, PanelType type) {
+  const auto m = static_cast<int>(x.rows);
+  const auto k = static_cast<int>(x.cols);
+  platform::AlignedBuffer& packed = type == PanelType::kBf16 ? packed_bf16_ : packed_fp32_;
+  const std::size_t needed =
+      type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k) : kernels_.packed_x_bytes_f32(m, k);
+  STERLING_CHECK(needed <= packed.size());
+  const std::int64_t tile = kernels_.row_tile;
+  parallel_rows((x.rows + tile - 1) / tile, x.cols * tile, [&](std::int64_t begin, std::int64_t end) {
+    const auto row_begin = static_cast<int>(begin * tile);
+    const auto row_end = static_cast<int>(std::min<std::int64_t>(end * tile, x.rows));
+    if (type == PanelType::kBf16) {
+      kernels_.pack_x_bf16(x.data, static_cast<std::size_t>(x.ld), m, k, row_begin, row_end, packed.data());
+    } else {
+      kernels_.pack_x_f32(x.data, static_cast<std::size_t>(x.ld), m, k, row_begin, row_end, bf16(), packed.data());
+    }
+  });
+  return packed.data();
+}
+
+void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) {
+  STERLING_CHECK(weights.size() == outs.size() && weights.size() <= kMaxWeights);
+  if (x.rows == 0) return;
+  const void* packed[2] = {nullptr, nullptr};
+  std::int64_t panels = 0;
+  for (const LinearId id : weights) {
+    const PackedLinear& w = linears_[static_cast<std::size_t>(id.index)];
+    STERLING_CHECK(w.k == x.cols);
+    const auto type = static_cast<std::size_t>(w.type);
+    if (packed[type] == nullptr) packed[type] = pack_input(x, w.type);
+    panels += w.panel_count();
+  }
+  // Few panels per task balance the threads, many keep the kernels' inner loops long; eight is what a one-row product interleaves.
+  const auto threads = static_cast<std::int64_t>(pool_.threads());
+  const std::int64_t group = std::clamp<std::int64_t>(panels / (threads * 8), 4, 16);
+  // With few output columns for many threads, rows are split too.
+  const std::int64_t column_tasks = (panels + group - 1) / group;
+  const std::int64_t tile = kernels_.row_tile;
+  const std::int64_t tiles = (x.rows + tile - 1) / tile;
+  const std::int64_t row_splits = std::clamp<std::int64_t>((threads * 4 + column_tasks - 1) / column_tasks, 1, std::max<std::int64_t>(1, tiles / 4));
+  const std::int64_t tiles_per_split = (tiles + row_splits - 1) / row_splits;
+
+  std::int64_t first_task[kMaxWeights + 1] = {0};
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const std::int64_t count = linears_[static_cast<std::size_t>(weights[i].index)].panel_count();
+    first_task[i + 1] = first_task[i] + (count + group - 1) / group * row_splits;
+  }
+  pool_.parallel(static_cast<std::size_t>(first_task[weights.size()]), [&](std::size_t index, std::size_t) {
+    std::size_t i = 0;
+    while (static_cast<std::int64_t>(index) >= first_task[i + 1]) ++i;
+    const std::int64_t local = static_cast<std::int64_t>(index) - first_task[i];
+    const std::int64_t split = local % row_splits;
+    const std::int64_t column = local / row_splits;
+    const PackedLinear& w = linears_[static_cast<std::size_t>(weights[i].index)];
+    kernels::GemmArgs args{};
+    args.x = packed[static_cast<std::size_t>(w.type)];
+    args.w = w.panels.data();
+    args.out = outs[i].data;
+    args.ldo = static_cast<std::size_t>(outs[i].ld);
+    args.m = static_cast<int>(x.rows);
+    args.k = static_cast<int>(w.k);
+    args.n = static_cast<int>(w.n);
+    args.row_begin = static_cast<int>(std::min(x.rows, split * tiles_per_split * tile));
+    args.row_end = static_cast<int>(std::min(x.rows, (split + 1) * tiles_per_split * tile));
+    args.panel_begin = static_cast<int>(column * group);
+    args.panel_end = static_cast<int>(std::min(w.panel_count(), (column + 1) * group));
+    args.bias = w.bias.empty() ? nullptr : w.bias.data();
+    args.add = add;
+    if (args.row_begin >= args.row_end) return;
+    w.type == PanelType::kBf16 ? kernels_.gemm_bf16(&args) : kernels_.gemm_f32(&args);
+  });
+}
+
+void CpuBackend::logits(Matrix x, LinearId weight, std::span<float> out) {
+  const std::int64_t n = linears_[static_cast<std::size_t>(weight.index)].n;
+  STERLING_CHECK(static_cast<std::int64_t>(out.size()) == x.rows * n);
+  const Matrix target{out.data(), x.rows, n, n};
+  linear(x, std::span(&weight, 1), std::span(&target, 1), false);
+}
+
+}  // namespace sterling::backend

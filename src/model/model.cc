@@ -1,0 +1,250 @@
+#include "model/model.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "model/architecture.h"
+#include "quant/decode.h"
+
+namespace sterling::model {
+namespace {
+
+using backend::LinearId;
+using backend::Matrix;
+
+// GGUF carries llama3's scaling as per-frequency divisors (a tensor) instead of parameters.
+constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
+
+Status read_rope_divisors(const formats::Checkpoint& checkpoint, ModelSpec& spec) {
+  const TensorView* tensor = checkpoint.find(kRopeDivisors);
+  if (tensor == nullptr) return {};
+  RopeSpec& rope = spec.attention.rope;
+  auto values = quant::decode(*tensor);
+  if (!values) return values.error();
+  if (static_cast<std::int32_t>(values->size()) != rope.rotary_dim / 2) {
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("{}: tensor {} has {} values, expected {} (half of {} rotary dims)", tensor->file,
+                                  tensor->name, values->size(), rope.rotary_dim / 2, rope.rotary_dim),
+                      tensor->name);
+  }
+  for (const float value : *values) {
+    if (value >= 1e-3F && value <= 1e6F) continue;
+    return make_error(ErrorCode::kCorrupt, fmt::format("{}: tensor {} holds {}, expected frequency divisors from 0.001 to 1e6",
+                                                       tensor->file, tensor->name, value), tensor->name);
+  }
+  rope.freq_divisors = std::move(*values);
+  return {};
+}
+
+Expected<SpecResult> read_spec(const formats::Checkpoint& checkpoint) {
+  auto result = read_model_spec(checkpoint.config(), checkpoint.config_file());
+  if (!result) return result.error();
+  if (Status status = read_rope_divisors(checkpoint, result->spec); !status) return status.error();
+  return result;
+}
+
+DecoderWeights bind_all(const SpecResult& result, WeightBinder& binder, backend::RopeId rope) {
+  DecoderWeights weights = result.architecture->bind(result.spec, binder, rope);
+  binder.skip_suffix(kRopeDivisors, "RoPE frequency divisors (used)");
+  return weights;
+}
+
+std::int64_t total_bytes(const formats::Checkpoint& checkpoint) {
+  std::int64_t bytes = 0;
+  for (const TensorView& tensor : checkpoint.tensors()) bytes += static_cast<std::int64_t>(tensor.data.size());
+  return bytes;
+}
+
+}  // namespace
+
+Expected<CheckResult> check(const formats::Checkpoint& checkpoint) {
+  auto result = read_spec(checkpoint);
+  if (!result) return result.error();
+  CheckResult checked{result->spec, {}};
+  if (!checkpoint.weights_present()) return checked;
+  WeightBinder binder(checkpoint);
+  bind_all(*result, binder, {});
+  if (Status status = binder.finish(); !status) return status.error();
+  checked.skipped = binder.skipped();
+  return checked;
+}
+
+Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoint, backend::Backend& backend,
+                                             const LoadProgress& progress) {
+  if (!checkpoint.weights_present()) {
+    return make_error(ErrorCode::kNotFound,
+                      fmt::format("{} has a configuration but no weights; expected safetensors files or a .gguf file",
+                                  checkpoint.path()));
+  }
+  // All names and shapes before the first byte of weights: an operator learns of a fault in milliseconds, not after a long load.
+  if (auto checked = check(checkpoint); !checked) return checked.error();
+
+  auto result = read_spec(checkpoint);
+  if (!result) return result.error();
+  std::unique_ptr<Model> model(new Model(backend, result->spec));
+  backend::RopeId rope;
+  if (model->spec_.count(LayerKind::kFullAttention) > 0) {
+    auto added = backend.add_rope(model->spec_.attention.rope);
+    if (!added) return added.error();
+    rope = *added;
+  }
+  std::int64_t done = 0;
+  const std::int64_t total = total_bytes(checkpoint);
+  WeightBinder binder(checkpoint, backend, ShardSpec{}, [&](std::int64_t bytes) {
+    done += bytes;
+    if (progress) progress(done, total);
+  });
+  model->weights_ = bind_all(*result, binder, rope);
+  if (Status status = binder.finish(); !status) return status.error();
+  model->skipped_ = binder.skipped();
+  if (progress) progress(total, total);
+  return model;
+}
+
+Status Model::configure(const backend::PoolOptions& options) {
+  if (Status status = backend_.configure(spec_, options); !status) return status;
+  auto activations = Activations::allocate(backend_, spec_, options.max_batch_tokens);
+  if (!activations) return activations.error();
+  act_ = *activations;
+  auto head = backend_.allocate(options.max_batch_tokens, spec_.hidden_size);
+  if (!head) return head.error();
+  head_input_ = *head;
+  limits_.vocab_size = spec_.vocab_size;
+  limits_.max_sequence_tokens = options.max_sequence_tokens;
+  limits_.block_tokens = plan::kBlockTokens;
+  limits_.kv_blocks = options.kv_blocks;
+  limits_.state_slots = spec_.gdn ? options.state_slots : 0;
+  limits_.max_batch_tokens = options.max_batch_tokens;
+  limits_.max_batch_slices = options.max_batch_slices;
+  return {};
+}
+
+Status Model::forward(const BatchView& batch, std::span<float> logits) { return forward(batch, logits, nullptr); }
+
+Status Model::forward(const BatchView& batch, std::span<float> logits, ForwardProbe* probe) {
+  const std::int64_t tokens = batch.total_tokens();
+  if (tokens < 1 || tokens > limits_.max_batch_tokens) {
+    return make_error(ErrorCode::kInternal, fmt::format("a step of {} tokens; accepted: 1 to {}", tokens, limits_.max_batch_tokens));
+  }
+  if (static_cast<std::int64_t>(logits.size()) != batch.total_logit_rows() * spec_.vocab_size) {
+    return make_error(ErrorCode::kInternal, "the logits buffer does not fit the step's rows");
+  }
+  backend_.begin_step(batch);
+  const Matrix residual = top(act_.residual, tokens);
+  backend_.embed(weights_.embedding, residual);
+  if (probe != nullptr) probe->hidden(0, backend_.read(residual));
+  for (std::int32_t i = 0; i < spec_.layer_count(); ++i) {
+    run_layer(i, tokens, probe);
+    if (probe != nullptr) probe->hidden(i + 1, backend_.read(residual));
+  }
+  if (probe != nullptr) {
+    const Matrix normed = top(act_.normed, tokens);
+    backend_.rms_norm(residual, weights_.final_norm, spec_.rms_norm_eps, normed);
+    probe->hidden(spec_.layer_count() + 1, backend_.read(normed));
+  }
+  if (logits.empty()) return {};
+  const Matrix wanted = backend_.gather_logit_rows(residual, head_input_);
+  backend_.rms_norm(wanted, weights_.final_norm, spec_.rms_norm_eps, wanted);
+  backend_.logits(wanted, weights_.lm_head, logits);
+  return {};
+}
+
+// residual += in · weightᵀ. With a probe the product is formed apart first; the sum has the same bits.
+void Model::project(Matrix in, LinearId weight, std::int64_t tokens, const std::function<void(std::vector<float>)>& probe) {
+  const Matrix residual = top(act_.residual, tokens);
+  if (!probe) {
+    backend_.linear(in, std::span(&weight, 1), std::span(&residual, 1), true);
+    return;
+  }
+  const Matrix product = top(act_.probe, tokens);
+  backend_.linear(in, std::span(&weight, 1), std::span(&product, 1), false);
+  probe(backend_.read(product));
+  backend_.add(residual, product, residual);
+}
+
+void Model::run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* probe) {
+  const DecoderLayer& layer = weights_.layers[static_cast<std::size_t>(index)];
+  const Matrix residual = top(act_.residual, tokens);
+  const Matrix normed = top(act_.normed, tokens);
+  std::function<void(std::vector<float>)> see_mixer;
+  std::function<void(std::vector<float>)> see_mlp;
+  if (probe != nullptr) {
+    see_mixer = [&](std::vector<float> values) { probe->mixer(index, std::move(values)); };
+    see_mlp = [&](std::vector<float> values) { probe->mlp(index, std::move(values)); };
+  }
+
+  backend_.rms_norm(residual, layer.input_norm, spec_.rms_norm_eps, normed);
+  if (const auto* attention = std::get_if<AttentionBlock>(&layer.mixer)) {
+    run_attention(*attention, tokens);
+    const std::int64_t width = std::int64_t{spec_.attention.heads} * spec_.attention.head_dim;
+    project(top(act_.mixed, tokens, width), attention->o, tokens, see_mixer);
+  } else {
+    const auto& gdn = std::get<GdnBlock>(layer.mixer);
+    run_gdn(gdn, tokens);
+    const std::int64_t width = std::int64_t{spec_.gdn->value_heads} * spec_.gdn->value_dim;
+    project(top(act_.mixed, tokens, width), gdn.out, tokens, see_mixer);
+  }
+
+  backend_.rms_norm(residual, layer.post_norm, spec_.rms_norm_eps, normed);
+  const std::array inputs{layer.mlp.gate, layer.mlp.up};
+  const std::array outputs{top(act_.mlp_gate, tokens), top(act_.mlp_up, tokens)};
+  backend_.linear(normed, inputs, outputs, false);
+  backend_.silu_mul(outputs[0], outputs[1], outputs[0]);
+  project(outputs[0], layer.mlp.down, tokens, see_mlp);
+}
+
+void Model::run_attention(const AttentionBlock& block, std::int64_t tokens) {
+  const AttentionSpec& attention = spec_.attention;
+  const Matrix q = top(act_.q, tokens);
+  const Matrix k = top(act_.k, tokens);
+  const Matrix v = top(act_.v, tokens);
+  const Matrix gate = top(act_.gate, tokens);
+  const std::array weights{block.q, block.k, block.v, block.gate};
+  const std::array outputs{q, k, v, gate};
+  const std::size_t count = block.gate.present() ? 4 : 3;
+  backend_.linear(top(act_.normed, tokens), std::span(weights).first(count), std::span(outputs).first(count), false);
+  if (block.q_norm.present()) {
+    backend_.head_norm(q, attention.head_dim, block.q_norm, spec_.rms_norm_eps);
+    backend_.head_norm(k, attention.head_dim, block.k_norm, spec_.rms_norm_eps);
+  }
+  backend_.rope(q, attention.heads, attention.head_dim, block.rope);
+  backend_.rope(k, attention.kv_heads, attention.head_dim, block.rope);
+  const backend::AttentionArgs args{block.kv_layer, &spec_.attention};
+  backend_.write_kv(args, k, v);
+  const Matrix mixed = top(act_.mixed, tokens, q.cols);
+  backend_.attention(args, q, mixed);
+  if (block.gate.present()) backend_.sigmoid_mul(mixed, gate, mixed);
+}
+
+backend::GdnArgs Model::gdn_args(const GdnBlock& block) const {
+  return {block.state_layer, &*spec_.gdn, block.conv, block.exp_a_log, block.dt_bias, block.norm, spec_.rms_norm_eps};
+}
+
+void Model::run_gdn(const GdnBlock& block, std::int64_t tokens) {
+  const std::array weights{block.qkv, block.z, block.a, block.b};
+  const std::array outputs{top(act_.qkv, tokens), top(act_.z, tokens), top(act_.a, tokens), top(act_.b, tokens)};
+  backend_.linear(top(act_.normed, tokens), weights, outputs, false);
+  const std::int64_t width = std::int64_t{spec_.gdn->value_heads} * spec_.gdn->value_dim;
+  backend_.gdn(gdn_args(block), outputs[0], outputs[1], outputs[2], outputs[3], top(act_.mixed, tokens, width));
+}
+
+std::vector<float> Model::read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,
+                                  bool value) {
+  const auto* block = std::get_if<AttentionBlock>(&weights_.layers[static_cast<std::size_t>(layer)].mixer);
+  if (block == nullptr) return {};
+  return backend_.read_kv({block->kv_layer, &spec_.attention}, block_table, tokens, value);
+}
+
+std::vector<float> Model::read_state(std::int32_t layer, std::int32_t slot) {
+  const auto* block = std::get_if<GdnBlock>(&weights_.layers[static_cast<std::size_t>(layer)].mixer);
+  return block == nullptr ? std::vector<float>{} : backend_.read_state(gdn_args(*block), slot);
+}
+
+std::vector<float> Model::read_conv_window(std::int32_t layer, std::int32_t slot) {
+  const auto* block = std::get_if<GdnBlock>(&weights_.layers[static_cast<std::size_t>(layer)].mixer);
+  return block == nullptr ? std::vector<float>{} : backend_.read_conv_window(gdn_args(*block), slot);
+}
+
+}  // namespace sterling::model

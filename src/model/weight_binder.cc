@@ -1,0 +1,192 @@
+#include "model/weight_binder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "quant/decode.h"
+
+namespace sterling::model {
+
+using backend::EmbeddingId;
+using backend::LinearId;
+using backend::RowSelection;
+using backend::VectorId;
+using backend::VectorTransform;
+
+WeightBinder::WeightBinder(const formats::Checkpoint& checkpoint, backend::Backend& backend, ShardSpec shard,
+                           std::function<void(std::int64_t)> progress)
+    : checkpoint_(checkpoint), backend_(&backend), shard_(shard), progress_(std::move(progress)) {}
+
+void WeightBinder::fail(Error error) {
+  if (!error_) error_ = std::move(error);
+}
+
+const TensorView* WeightBinder::require(const std::string& name, std::initializer_list<std::int64_t> shape) {
+  if (error_) return nullptr;
+  const TensorView* tensor = checkpoint_.find(name);
+  if (tensor == nullptr) {
+    fail(make_error(ErrorCode::kCorrupt,
+                    fmt::format("{}: tensor {} is missing; the architecture needs it with shape {}", checkpoint_.path(), name,
+                                shape_text({shape.begin(), shape.size()})),
+                    name));
+    return nullptr;
+  }
+  if (!std::equal(shape.begin(), shape.end(), tensor->shape.begin(), tensor->shape.end())) {
+    fail(make_error(ErrorCode::kCorrupt,
+                    fmt::format("{}: tensor {} has shape {}, expected {} from the configuration", tensor->file, name,
+                                shape_text(tensor->shape), shape_text({shape.begin(), shape.size()})),
+                    name));
+    return nullptr;
+  }
+  return usable(*tensor) ? tensor : nullptr;
+}
+
+bool WeightBinder::usable(const TensorView& tensor) {
+  if (quant::can_decode(tensor.dtype)) return true;
+  fail(make_error(ErrorCode::kUnsupported,
+                  fmt::format("{}: tensor {} is stored as {}; accepted here: F32, F16, BF16 and GGUF block types", tensor.file,
+                              tensor.name, dtype_name(tensor.dtype)),
+                  tensor.name));
+  return false;
+}
+
+void WeightBinder::used(const TensorView& tensor) {
+  const bool first = used_.insert(tensor.name).second;
+  if (backend_ == nullptr || !first) return;
+  if (progress_) progress_(static_cast<std::int64_t>(tensor.data.size()));
+}
+
+LinearId WeightBinder::linear(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  return linear_rows(name, rows, cols, RowSelection{});
+}
+
+LinearId WeightBinder::linear_rows(const std::string& name, std::int64_t rows, std::int64_t cols,
+                                   const RowSelection& selection) {
+  const TensorView* tensor = require(name, {rows, cols});
+  if (tensor == nullptr) return {};
+  LinearId id;
+  if (backend_ != nullptr) {
+    auto loaded = backend_->load_linear(*tensor, nullptr, selection);
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+    checkpoint_.release_pages(*tensor);
+  }
+  used(*tensor);
+  return id;
+}
+
+LinearId WeightBinder::linear_with_bias(const std::string& module, std::int64_t rows, std::int64_t cols, bool bias) {
+  if (!bias) return linear(module + ".weight", rows, cols);
+  const TensorView* weight = require(module + ".weight", {rows, cols});
+  const TensorView* offset = require(module + ".bias", {rows});
+  if (weight == nullptr || offset == nullptr) return {};
+  LinearId id;
+  if (backend_ != nullptr) {
+    auto loaded = backend_->load_linear(*weight, offset, RowSelection{});
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+    checkpoint_.release_pages(*weight);
+  }
+  used(*weight);
+  used(*offset);
+  return id;
+}
+
+VectorId WeightBinder::vector(const std::string& name, std::int64_t size, VectorTransform transform) {
+  const TensorView* tensor = require(name, {size});
+  if (tensor == nullptr) return {};
+  VectorId id;
+  if (backend_ != nullptr) {
+    auto loaded = backend_->load_vector(*tensor, transform);
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+  }
+  used(*tensor);
+  return id;
+}
+
+VectorId WeightBinder::conv(const std::string& name, std::int64_t channels, std::int64_t kernel) {
+  const TensorView* tensor = require(name, {channels, 1, kernel});
+  if (tensor == nullptr) return {};
+  VectorId id;
+  if (backend_ != nullptr) {
+    auto loaded = backend_->load_conv(*tensor);
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+  }
+  used(*tensor);
+  return id;
+}
+
+EmbeddingId WeightBinder::embedding(const std::string& name, std::int64_t rows, std::int64_t cols) {
+  const TensorView* tensor = require(name, {rows, cols});
+  if (tensor == nullptr) return {};
+  EmbeddingId id;
+  if (backend_ != nullptr) {
+    auto loaded = backend_->load_embedding(*tensor);
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+    checkpoint_.release_pages(*tensor);
+  }
+  used(*tensor);
+  return id;
+}
+
+EmbeddingId WeightBinder::embedding_of(LinearId linear) {
+  return backend_ != nullptr && linear.present() ? backend_->embedding_of(linear) : EmbeddingId{};
+}
+
+void WeightBinder::skip_prefix(std::string_view prefix, std::string_view what) {
+  Skipped skipped{std::string(what)};
+  for (const TensorView& tensor : checkpoint_.tensors()) {
+    if (!tensor.name.starts_with(prefix) || !used_.insert(tensor.name).second) continue;
+    ++skipped.tensors;
+    skipped.bytes += static_cast<std::int64_t>(tensor.data.size());
+  }
+  if (skipped.tensors > 0) skipped_.push_back(std::move(skipped));
+}
+
+void WeightBinder::skip_suffix(std::string_view suffix, std::string_view what) {
+  Skipped skipped{std::string(what)};
+  for (const TensorView& tensor : checkpoint_.tensors()) {
+    if (!tensor.name.ends_with(suffix) || !used_.insert(tensor.name).second) continue;
+    ++skipped.tensors;
+    skipped.bytes += static_cast<std::int64_t>(tensor.data.size());
+  }
+  if (skipped.tensors > 0) skipped_.push_back(std::move(skipped));
+}
+
+Status WeightBinder::finish() const {
+  if (error_) return *error_;
+  const TensorView* first = nullptr;
+  std::int64_t unused = 0;
+  for (const TensorView& tensor : checkpoint_.tensors()) {
+    if (used_.contains(tensor.name)) continue;
+    if (first == nullptr) first = &tensor;
+    ++unused;
+  }
+  if (first == nullptr) return {};
+  return make_error(ErrorCode::kCorrupt,
+                    fmt::format("{}: tensor {} {} is used by no part of the architecture{}", first->file, first->name,
+                                shape_text(first->shape),
+                                unused > 1 ? fmt::format(" ({} more such tensors)", unused - 1) : std::string()),
+                    first->name);
+}
+
+}  // namespace sterling::model
