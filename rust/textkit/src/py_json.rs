@@ -1,0 +1,196 @@
+//! Python's `json.dumps` over template values, and the way from request JSON to template values.
+
+use minijinja::value::{Value, ValueKind};
+use minijinja::{Error, ErrorKind};
+
+/// Shortest text that reads back as the same float, with Python's switch to an exponent at 1e16 and below 1e-4.
+pub fn float_repr(value: f64) -> String {
+    let debug = format!("{value:?}"); // same digits and the same thresholds as Python; "1e16" instead of "1e+16"
+    match debug.split_once('e') {
+        Some((digits, exponent)) => {
+            let exponent: i32 = exponent.parse().unwrap_or(0);
+            format!("{digits}e{exponent:+03}")
+        }
+        None => debug,
+    }
+}
+
+/// The float inside a value that is a number and not an integer.
+pub fn as_float(value: &Value) -> Option<f64> {
+    if value.kind() == ValueKind::Number && !value.is_integer() {
+        f64::try_from(value.clone()).ok()
+    } else {
+        None
+    }
+}
+
+/// Python's `str()` of a value.
+pub fn to_str(value: &Value) -> String {
+    match value.kind() {
+        ValueKind::Undefined => String::new(),
+        ValueKind::None => "None".to_string(),
+        ValueKind::Number => match as_float(value) {
+            Some(f) if f.is_nan() => "nan".to_string(),
+            Some(f) if f.is_infinite() => if f > 0.0 { "inf" } else { "-inf" }.to_string(),
+            Some(f) => float_repr(f),
+            None => value.to_string(),
+        },
+        _ => value.to_string(),
+    }
+}
+
+/// Request JSON as template values: key order kept, integers stay integers.
+pub fn from_json(json: serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Null => Value::from(()),
+        serde_json::Value::Bool(b) => Value::from(b),
+        serde_json::Value::Number(n) => match (n.as_i64(), n.as_u64(), n.as_f64()) {
+            (Some(i), _, _) => Value::from(i),
+            (_, Some(u), _) => Value::from(u),
+            (_, _, f) => Value::from(f.unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(s) => Value::from(s),
+        serde_json::Value::Array(list) => Value::from(list.into_iter().map(from_json).collect::<Vec<_>>()),
+        serde_json::Value::Object(map) => Value::from_pairs(map.into_iter().map(|(k, v)| (k, from_json(v)))),
+    }
+}
+
+/// The options of Hugging Face's `tojson` filter.
+pub struct Dumps {
+    pub ensure_ascii: bool,
+    /// The text of one level, when the output is spread over lines.
+    pub indent: Option<String>,
+    pub item_separator: String,
+    pub key_separator: String,
+    pub sort_keys: bool,
+}
+
+/// Deeper values exist only in a template that builds them on purpose.
+const MAX_DEPTH: usize = 200;
+
+impl Dumps {
+    pub fn dumps(&self, value: &Value) -> Result<String, Error> {
+        let mut out = String::new();
+        self.write(value, 0, &mut out)?;
+        Ok(out)
+    }
+
+    fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+        if depth > MAX_DEPTH {
+            return Err(Error::new(ErrorKind::InvalidOperation, "tojson: value nested too deeply"));
+        }
+        match value.kind() {
+            ValueKind::None => out.push_str("null"),
+            ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => out.push_str(&number(value)),
+            ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
+                self.container('[', ']', items.len(), depth, out, |at, out| self.write(&items[at], depth + 1, out))?;
+            }
+            ValueKind::Map => {
+                let pairs = self.pairs(value)?;
+                self.container('{', '}', pairs.len(), depth, out, |at, out| {
+                    self.string(&pairs[at].0, out);
+                    out.push_str(&self.key_separator);
+                    self.write(&pairs[at].1, depth + 1, out)
+                })?;
+            }
+            other => {
+                let message = format!("tojson: a value of kind {other} cannot be written as JSON");
+                return Err(Error::new(ErrorKind::InvalidOperation, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn pairs(&self, map: &Value) -> Result<Vec<(String, Value)>, Error> {
+        let mut pairs = Vec::new();
+        for key in map.try_iter()?.checked() {
+            let key = key?;
+            let item = map.get_item(&key)?;
+            let name = match key.kind() {
+                ValueKind::String => key.as_str().unwrap_or_default().to_string(),
+                ValueKind::None => "null".to_string(),
+                ValueKind::Bool => if key.is_true() { "true" } else { "false" }.to_string(),
+                ValueKind::Number => number(&key),
+                other => {
+                    let message = format!("tojson: a mapping key of kind {other} cannot be written as JSON");
+                    return Err(Error::new(ErrorKind::InvalidOperation, message));
+                }
+            };
+            pairs.push((name, item));
+        }
+        if self.sort_keys {
+            pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        Ok(pairs)
+    }
+
+    fn container(
+        &self,
+        open: char,
+        close: char,
+        count: usize,
+        depth: usize,
+        out: &mut String,
+        mut item: impl FnMut(usize, &mut String) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        out.push(open);
+        for at in 0..count {
+            if at > 0 {
+                out.push_str(&self.item_separator);
+            }
+            self.new_line(depth + 1, out);
+            item(at, out)?;
+        }
+        if count > 0 {
+            self.new_line(depth, out);
+        }
+        out.push(close);
+        Ok(())
+    }
+
+    fn new_line(&self, depth: usize, out: &mut String) {
+        if let Some(indent) = &self.indent {
+            out.push('\n');
+            for _ in 0..depth {
+                out.push_str(indent);
+            }
+        }
+    }
+
+    fn string(&self, text: &str, out: &mut String) {
+        out.push('"');
+        for c in text.chars() {
+            match c {
+                '"' => out.push_str("\\\""),
+                '\\' => out.push_str("\\\\"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '\u{8}' => out.push_str("\\b"),
+                '\u{c}' => out.push_str("\\f"),
+                c if (c as u32) < 0x20 => out.push_str(&format!("\\u{:04x}", c as u32)),
+                c if self.ensure_ascii && c as u32 > 0x7E => {
+                    // Python escapes everything outside printable ASCII here, DEL included.
+                    let mut units = [0u16; 2];
+                    for unit in c.encode_utf16(&mut units) {
+                        out.push_str(&format!("\\u{unit:04x}"));
+                    }
+                }
+                c => out.push(c),
+            }
+        }
+        out.push('"');
+    }
+}
+
+fn number(value: &Value) -> String {
+    match as_float(value) {
+        Some(f) if f.is_nan() => "NaN".to_string(),
+        Some(f) if f.is_infinite() => if f > 0.0 { "Infinity" } else { "-Infinity" }.to_string(),
+        Some(f) => float_repr(f),
+        None => value.to_string(),
+    }
+}
