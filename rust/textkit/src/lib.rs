@@ -8,7 +8,7 @@ mod decoding;
 mod ffi;
 mod generation_tag;
 mod py_filters;
-mod py_json;
+mod py_value;
 mod py_str;
 mod strftime;
 mod template;

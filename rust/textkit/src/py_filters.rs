@@ -3,7 +3,7 @@
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 
-use crate::py_json::{self, Dumps};
+use crate::py_value::{self, Dumps};
 use crate::py_str;
 
 /// Marks the error of `raise_exception`, so that its text reaches the caller without decoration.
@@ -19,7 +19,7 @@ impl std::fmt::Display for Raised {
 impl std::error::Error for Raised {}
 
 fn raise_exception(message: Value) -> Result<Value, Error> {
-    let text = py_json::to_str(&message);
+    let text = py_value::to_str(&message);
     Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
 }
 
@@ -40,7 +40,7 @@ fn tojson(value: &Value, positional: Rest<Value>, kwargs: Kwargs) -> Result<Valu
     if let Some(pair) = option(2, "separators")? {
         let pair: Vec<Value> = pair.try_iter()?.collect();
         match pair.as_slice() {
-            [item, key] => (item_separator, key_separator) = (py_json::to_str(item), py_json::to_str(key)),
+            [item, key] => (item_separator, key_separator) = (py_value::to_str(item), py_value::to_str(key)),
             _ => return Err(Error::new(ErrorKind::InvalidOperation, "tojson: separators needs two strings")),
         }
     }
@@ -65,7 +65,7 @@ fn escape(value: &Value) -> Value {
 
 fn force_escape(value: &Value) -> Value {
     let mut out = String::new();
-    for c in py_json::to_str(value).chars() {
+    for c in py_value::to_str(value).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -85,13 +85,13 @@ fn trim(value: &Value, chars: Option<Value>) -> Result<Value, Error> {
             Error::new(ErrorKind::InvalidOperation, format!("trim: expected a string, found {}", c.kind()))
         })?),
     };
-    Ok(Value::from(py_str::strip(&py_json::to_str(value), chars.as_deref(), true, true)))
+    Ok(Value::from(py_str::strip(&py_value::to_str(value), chars.as_deref(), true, true)))
 }
 
 fn string(value: &Value) -> Value {
     match value.kind() {
         ValueKind::String => value.clone(),
-        _ => Value::from(py_json::to_str(value)),
+        _ => Value::from(py_value::to_str(value)),
     }
 }
 
@@ -114,7 +114,7 @@ pub fn install(env: &mut Environment<'static>) {
     env.set_formatter(|out, _state, value| {
         match value.as_str() {
             Some(text) => out.write_str(text),
-            None => out.write_str(&py_json::to_str(value)),
+            None => out.write_str(&py_value::to_str(value)),
         }
         .map_err(|error| Error::new(ErrorKind::WriteFailure, "output").with_source(error))
     });

@@ -4,7 +4,7 @@
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-use crate::py_json;
+use crate::py_value;
 
 /// `str.isspace()` of one character: Unicode White_Space and the four separators \x1c to \x1f.
 pub fn is_space(c: char) -> bool {
@@ -330,7 +330,7 @@ fn sequence_method(list: &Value, method: &str, args: &[Value]) -> Option<Result<
                     return Ok(Value::from(at));
                 }
             }
-            let message = format!("{} is not in list", py_json::to_str(&wanted));
+            let message = format!("{} is not in list", py_value::to_str(&wanted));
             Err(Error::new(ErrorKind::InvalidOperation, message))
         })()),
         "copy" => Some(Ok(list.clone())),

@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use serde_json::Value as Json;
 
 use crate::py_filters::{self, Raised};
-use crate::{generation_tag, py_json, strftime, Code, Failure};
+use crate::{generation_tag, py_value, strftime, Code, Failure};
 
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
@@ -141,7 +141,7 @@ fn parse_list(text: &str, what: &str) -> Result<Value, Failure> {
         return Ok(Value::from(()));
     }
     match parse(text, what)? {
-        list @ Json::Array(_) => Ok(py_json::from_json(list)),
+        list @ Json::Array(_) => Ok(py_value::from_json(list)),
         Json::Null => Ok(Value::from(())),
         _ => Err(Failure::new(Code::Invalid, format!("{what}: expected a JSON list"))),
     }
@@ -211,10 +211,10 @@ impl ChatTemplate {
         let mut pairs = vec![("strftime_now".to_string(), Value::from_function(strftime_now))];
         let variables = parse_object(input.variables, "template variables")?;
         for (name, value) in self.special_tokens.clone().into_iter().chain(variables) {
-            pairs.push((name, py_json::from_json(value)));
+            pairs.push((name, py_value::from_json(value)));
         }
         // Last, so that no variable can stand in for them.
-        pairs.push(("messages".to_string(), py_json::from_json(Json::Array(messages))));
+        pairs.push(("messages".to_string(), py_value::from_json(Json::Array(messages))));
         pairs.push(("tools".to_string(), tools));
         pairs.push(("documents".to_string(), parse_list(input.documents, "documents")?));
         pairs.push(("add_generation_prompt".to_string(), Value::from(input.add_generation_prompt)));

@@ -1,7 +1,10 @@
-//! Python's `json.dumps` over template values, and the way from request JSON to template values.
+//! Python's `str`, `repr` and `json.dumps` over template values, and the way from request JSON to template values.
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
+
+/// Deeper values exist only in a template that builds them on purpose.
+const MAX_DEPTH: usize = 200;
 
 /// Shortest text that reads back as the same float, with Python's switch to an exponent at 1e16 and below 1e-4.
 pub fn float_repr(value: f64) -> String {
@@ -28,15 +31,85 @@ pub fn as_float(value: &Value) -> Option<f64> {
 pub fn to_str(value: &Value) -> String {
     match value.kind() {
         ValueKind::Undefined => String::new(),
-        ValueKind::None => "None".to_string(),
-        ValueKind::Number => match as_float(value) {
-            Some(f) if f.is_nan() => "nan".to_string(),
-            Some(f) if f.is_infinite() => if f > 0.0 { "inf" } else { "-inf" }.to_string(),
-            Some(f) => float_repr(f),
-            None => value.to_string(),
-        },
-        _ => value.to_string(),
+        ValueKind::String => value.to_string(),
+        _ => {
+            let mut out = String::new();
+            repr(value, 0, &mut out);
+            out
+        }
     }
+}
+
+/// Python's `repr()`, which `str()` of a list or dictionary uses for what is inside.
+fn repr(value: &Value, depth: usize, out: &mut String) {
+    if depth > MAX_DEPTH {
+        out.push_str("...");
+        return;
+    }
+    match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
+        ValueKind::None => out.push_str("None"),
+        ValueKind::String => repr_string(value.as_str().unwrap_or_default(), out),
+        ValueKind::Number => match as_float(value) {
+            Some(f) if f.is_nan() => out.push_str("nan"),
+            Some(f) if f.is_infinite() => out.push_str(if f > 0.0 { "inf" } else { "-inf" }),
+            Some(f) => out.push_str(&float_repr(f)),
+            None => out.push_str(&value.to_string()),
+        },
+        ValueKind::Seq => {
+            let items: Vec<Value> = value.try_iter().map(|items| items.collect()).unwrap_or_default();
+            let tuple = value.is_tuple();
+            out.push(if tuple { '(' } else { '[' });
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                repr(item, depth + 1, out);
+            }
+            out.push_str(if tuple && items.len() == 1 { "," } else { "" });
+            out.push(if tuple { ')' } else { ']' });
+        }
+        // A namespace or a cycler is a map to minijinja and an object to Python: it keeps its own text.
+        ValueKind::Map if value.to_string().starts_with('{') => {
+            out.push('{');
+            for (at, key) in value.try_iter().into_iter().flatten().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                repr(&key, depth + 1, out);
+                out.push_str(": ");
+                repr(&value.get_item(&key).unwrap_or_default(), depth + 1, out);
+            }
+            out.push('}');
+        }
+        _ => out.push_str(&value.to_string()),
+    }
+}
+
+fn repr_string(text: &str, out: &mut String) {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    out.push(quote);
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c == quote => out.extend(['\\', c]),
+            ' '..='~' => out.push(c),
+            c if is_printable(c) => out.push(c),
+            c => match c as u32 {
+                code @ 0..=0xFF => out.push_str(&format!("\\x{code:02x}")),
+                code @ 0x100..=0xFFFF => out.push_str(&format!("\\u{code:04x}")),
+                code => out.push_str(&format!("\\U{code:08x}")),
+            },
+        }
+    }
+    out.push(quote);
+}
+
+/// `str.isprintable()`: not a control, format, private, unassigned or separator character. Rust's Debug escape knows the
+/// same set; behind another character it does not also escape combining marks.
+fn is_printable(c: char) -> bool {
+    let pair: String = ['a', c].iter().collect();
+    let mut escaped = pair.escape_debug().skip(1);
+    escaped.next() == Some(c)
 }
 
 /// Request JSON as template values: key order kept, integers stay integers.
@@ -64,9 +137,6 @@ pub struct Dumps {
     pub key_separator: String,
     pub sort_keys: bool,
 }
-
-/// Deeper values exist only in a template that builds them on purpose.
-const MAX_DEPTH: usize = 200;
 
 impl Dumps {
     pub fn dumps(&self, value: &Value) -> Result<String, Error> {
