@@ -64,7 +64,7 @@ class Checkpoint {
   std::span<const TensorView> tensors() const;
   const TensorView* find(std::string_view name) const;
 
-  // Bytes of tokenizer.json (UTF-8, not parsed here).
+  // Bytes of tokenizer.json as they are; whoever parses them judges them.
   std::optional<std::string_view> tokenizer_json() const;
   const boost::json::object* tokenizer_config() const;
   const boost::json::object* special_tokens_map() const;

@@ -1,5 +1,6 @@
 #include "quant/decode.h"
 
+#include <bit>
 #include <cstring>
 #include <exception>
 #include <optional>
@@ -12,6 +13,8 @@
 namespace sterling::quant {
 
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "stored numbers are read as they lie");
 
 Error tensor_error(ErrorCode code, const TensorView& tensor, std::string_view problem) {
   return make_error(code, fmt::format("{}: tensor \"{}\": {}", tensor.file, tensor.name, problem),
@@ -30,6 +33,7 @@ void decode_scalars(const std::byte* bytes, std::int64_t count, float* out) {
 
 // `count` elements from the start of a row; whole blocks for a block type.
 void decode_run(DType dtype, const std::byte* bytes, std::int64_t count, float* out) {
+  if (count == 0) return;
   switch (dtype) {
     case DType::kF32: std::memcpy(out, bytes, static_cast<std::size_t>(count) * sizeof(float)); return;
     case DType::kF16: return decode_scalars<fp16>(bytes, count, out);
@@ -69,8 +73,8 @@ Status check(const TensorView& tensor) {
                                     dtype_name(tensor.dtype)));
   }
   const std::int64_t heads = tensor.interleaved_rope_heads;
-  if (heads < 0 ||
-      (heads > 0 && (tensor.shape.empty() || tensor.shape.size() > 2 || rope_rows(tensor) % (2 * heads) != 0))) {
+  if (heads < 0 || (heads > 0 && (tensor.shape.empty() || tensor.shape.size() > 2 || heads > rope_rows(tensor) ||
+                                  rope_rows(tensor) % (2 * heads) != 0))) {
     return tensor_error(ErrorCode::kCorrupt, tensor,
                         fmt::format("shape {} cannot be {} interleaved heads", shape_text(tensor.shape), heads));
   }
