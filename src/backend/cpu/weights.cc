@@ -1,0 +1,241 @@
+// Loading: stored tensors become panels, tables and FP32 vectors, checked for NaN and infinity on the way.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include "backend/cpu/cpu_backend_impl.h"
+#include "base/check.h"
+#include "base/float_types.h"
+#include "kernels/panels.h"
+#include "kernels/rope_table.h"
+#include "quant/decode.h"
+
+namespace sterling::backend {
+namespace {
+
+bool bf16_is_finite(std::uint16_t bits) { return (bits & 0x7f80u) != 0x7f80u; }
+
+Error not_finite(const TensorView& tensor, std::int64_t element) {
+  const std::int64_t columns = quant::row_shape(tensor).columns;
+  return make_error(ErrorCode::kCorrupt,
+                    fmt::format("{}: tensor {} holds NaN or infinity at [{}, {}]; weights must be finite", tensor.file,
+                                tensor.name, element / columns, element % columns),
+                    tensor.name);
+}
+
+// Index of the first value that is not finite, or -1.
+std::int64_t first_not_finite(std::span<const float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) return static_cast<std::int64_t>(i);
+  }
+  return -1;
+}
+
+// The stored row behind row `row` of a selection.
+std::int64_t source_row(const RowSelection& selection, std::int64_t row) {
+  if (selection.period == 0) return row;
+  const std::int64_t taken = selection.end - selection.begin;
+  return row / taken * selection.period + selection.begin + row % taken;
+}
+
+}  // namespace
+
+CpuBackend::CpuBackend(const CpuBackendOptions& options)
+    : options_(options), kernels_(*options.kernels), pool_(*options.pool) {}
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
+  STERLING_CHECK(options.kernels != nullptr && options.pool != nullptr);
+  return std::make_unique<CpuBackend>(options);
+}
+
+std::string CpuBackend::description() const {
+  return fmt::format("{}, {} thread{}", kernels_.name, pool_.threads(), pool_.threads() == 1 ? "" : "s");
+}
+
+// Fills the panels of `linear` from the selected rows; each task packs one panel.
+Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& rows, PackedLinear& linear) {
+  const bool raw = linear.type == PanelType::kBf16;
+  const std::int64_t k = linear.k;
+  std::atomic<std::int64_t> bad{-1};
+  std::atomic<bool> undecodable{false};
+  std::vector<std::vector<float>> decoded(pool_.threads());
+  std::vector<std::vector<std::uint16_t>> copied(pool_.threads());
+  pool_.parallel(static_cast<std::size_t>(linear.panel_count()), [&](std::size_t panel, std::size_t thread) {
+    const std::int64_t begin = static_cast<std::int64_t>(panel) * kernels::kLanes;
+    const std::int64_t count = std::min<std::int64_t>(kernels::kLanes, linear.n - begin);
+    std::byte* target = linear.panels.data() + static_cast<std::int64_t>(panel) * linear.panel_bytes;
+    if (raw) {
+      copied[thread].resize(static_cast<std::size_t>(kernels::kLanes * k));
+      for (std::int64_t row = 0; row < count; ++row) {
+        const std::int64_t from = source_row(rows, begin + row);
+        std::uint16_t* to = copied[thread].data() + row * k;
+        std::memcpy(to, weight.data.data() + from * k * 2, static_cast<std::size_t>(k) * 2);
+        for (std::int64_t i = 0; i < k; ++i) {
+          if (!bf16_is_finite(to[i])) bad = from * k + i;
+        }
+      }
+      kernels::pack_panel_bf16(copied[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count), static_cast<int>(k),
+                               target);
+    } else {
+      decoded[thread].resize(static_cast<std::size_t>(kernels::kLanes * k));
+      for (std::int64_t row = 0; row < count; ++row) {
+        const std::int64_t from = source_row(rows, begin + row);
+        float* to = decoded[thread].data() + row * k;
+        if (!quant::decode_rows(weight, from, from + 1, to)) undecodable = true;
+        const std::int64_t at = first_not_finite({to, static_cast<std::size_t>(k)});
+        if (at >= 0) bad = from * k + at;
+      }
+      kernels::pack_panel_f32(decoded[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count), static_cast<int>(k),
+                              target);
+    }
+  });
+  if (undecodable) return quant::decode_rows(weight, 0, quant::row_shape(weight).rows, nullptr);
+  if (bad >= 0) return not_finite(weight, bad);
+  return {};
+}
+
+Expected<LinearId> CpuBackend::load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) {
+  PackedLinear linear;
+  linear.k = weight.shape[1];
+  linear.n = rows.period == 0 ? weight.shape[0] : weight.shape[0] / rows.period * (rows.end - rows.begin);
+  linear.type = bf16() && weight.dtype == DType::kBF16 && weight.interleaved_rope_heads == 0 ? PanelType::kBf16 : PanelType::kFp32;
+  const std::int64_t pairs = (linear.k + 1) / 2;
+  linear.panel_bytes = pairs * kernels::kLanes * 2 * (linear.type == PanelType::kBf16 ? 2 : 4);
+  auto panels = platform::AlignedBuffer::allocate(static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes), "weights");
+  if (!panels) return panels.error();
+  linear.panels = std::move(*panels);
+  if (Status status = store_panels(weight, rows, linear); !status) return status.error();
+  footprint_.bytes += static_cast<std::int64_t>(linear.panels.allocated_bytes());
+  footprint_.parameters += linear.n * linear.k;
+  if (bias != nullptr) {
+    auto values = quant::decode(*bias);
+    if (!values) return values.error();
+    if (const std::int64_t at = first_not_finite(*values); at >= 0) return not_finite(*bias, at);
+    linear.bias = std::move(*values);
+    footprint_.bytes += static_cast<std::int64_t>(linear.bias.size() * sizeof(float));
+    footprint_.parameters += linear.n;
+  }
+  linears_.push_back(std::move(linear));
+  return LinearId{static_cast<std::int32_t>(linears_.size()) - 1};
+}
+
+Expected<VectorId> CpuBackend::load_vector(const TensorView& vector, VectorTransform transform) {
+  auto values = quant::decode(vector);
+  if (!values) return values.error();
+  if (const std::int64_t at = first_not_finite(*values); at >= 0) return not_finite(vector, at);
+  if (transform == VectorTransform::kOnePlus) {
+    for (float& value : *values) value = 1.0F + value;
+  } else if (transform == VectorTransform::kExp) {
+    kernels_.exp(values->data(), values->data(), values->size());
+  }
+  footprint_.bytes += static_cast<std::int64_t>(values->size() * sizeof(float));
+  footprint_.parameters += static_cast<std::int64_t>(values->size());
+  vectors_.push_back(std::move(*values));
+  return VectorId{static_cast<std::int32_t>(vectors_.size()) - 1};
+}
+
+Expected<VectorId> CpuBackend::load_conv(const TensorView& weight) {
+  auto values = quant::decode(weight);
+  if (!values) return values.error();
+  if (const std::int64_t at = first_not_finite(*values); at >= 0) return not_finite(weight, at);
+  const std::int64_t channels = weight.shape[0];
+  const std::int64_t kernel = weight.shape[2];
+  std::vector<float> transposed(values->size());  // [kernel][channels]
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t j = 0; j < kernel; ++j) {
+      transposed[static_cast<std::size_t>(j * channels + c)] = (*values)[static_cast<std::size_t>(c * kernel + j)];
+    }
+  }
+  footprint_.bytes += static_cast<std::int64_t>(transposed.size() * sizeof(float));
+  footprint_.parameters += channels * kernel;
+  vectors_.push_back(std::move(transposed));
+  return VectorId{static_cast<std::int32_t>(vectors_.size()) - 1};
+}
+
+Expected<EmbeddingId> CpuBackend::load_embedding(const TensorView& table) {
+  Embedding embedding;
+  embedding.n = table.shape[0];
+  embedding.k = table.shape[1];
+  embedding.dtype = table.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
+  const std::int64_t row_bytes = embedding.k * (embedding.dtype == DType::kBF16 ? 2 : 4);
+  auto rows = platform::AlignedBuffer::allocate(static_cast<std::size_t>(embedding.n * row_bytes), "token embeddings");
+  if (!rows) return rows.error();
+  embedding.rows = std::move(*rows);
+  if (embedding.dtype == DType::kBF16) {
+    std::memcpy(embedding.rows.data(), table.data.data(), table.data.size());
+    const auto values = embedding.rows.as<std::uint16_t>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!bf16_is_finite(values[i])) return not_finite(table, static_cast<std::int64_t>(i));
+    }
+  } else {
+    if (Status status = quant::decode_rows(table, 0, embedding.n, embedding.rows.as<float>().data()); !status) {
+      return status.error();
+    }
+    if (const std::int64_t at = first_not_finite(embedding.rows.as<float>()); at >= 0) return not_finite(table, at);
+  }
+  footprint_.bytes += static_cast<std::int64_t>(embedding.rows.allocated_bytes());
+  footprint_.parameters += embedding.n * embedding.k;
+  embeddings_.push_back(std::move(embedding));
+  return EmbeddingId{static_cast<std::int32_t>(embeddings_.size()) - 1};
+}
+
+EmbeddingId CpuBackend::embedding_of(LinearId linear) {
+  Embedding embedding;
+  embedding.tied_linear = linear.index;
+  embedding.n = linears_[static_cast<std::size_t>(linear.index)].n;
+  embedding.k = linears_[static_cast<std::size_t>(linear.index)].k;
+  embeddings_.push_back(std::move(embedding));
+  return EmbeddingId{static_cast<std::int32_t>(embeddings_.size()) - 1};
+}
+
+Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) {
+  pools_ = options;
+  if (spec.count(LayerKind::kFullAttention) > 0) {
+    auto kv = KvPool::allocate(spec, kv_type(), options.kv_blocks);
+    if (!kv) return kv.error();
+    kv_ = std::move(*kv);
+  }
+  const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
+  if (spec.gdn) {
+    auto states = StatePool::allocate(spec, options.state_slots);
+    if (!states) return states.error();
+    states_ = std::move(*states);
+    auto conv = platform::AlignedBuffer::allocate(tokens * static_cast<std::size_t>(spec.gdn->conv_channels()) * 4, "convolution output");
+    if (!conv) return conv.error();
+    conv_out_ = std::move(*conv);
+    auto gates = platform::AlignedBuffer::allocate(2 * tokens * static_cast<std::size_t>(spec.gdn->value_heads) * 4, "GDN gates");
+    if (!gates) return gates.error();
+    gates_ = std::move(*gates);
+  }
+  std::size_t packed[2] = {0, 0};
+  for (const PackedLinear& linear : linears_) {
+    const auto m = static_cast<int>(options.max_batch_tokens);
+    const auto k = static_cast<int>(linear.k);
+    const auto type = static_cast<std::size_t>(linear.type);
+    packed[type] = std::max(packed[type], linear.type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k) : kernels_.packed_x_bytes_f32(m, k));
+  }
+  auto packed_bf16 = platform::AlignedBuffer::allocate(packed[0], "packed activations");
+  if (!packed_bf16) return packed_bf16.error();
+  packed_bf16_ = std::move(*packed_bf16);
+  auto packed_fp32 = platform::AlignedBuffer::allocate(packed[1], "packed activations");
+  if (!packed_fp32) return packed_fp32.error();
+  packed_fp32_ = std::move(*packed_fp32);
+  for (Rope& rope : ropes_) {
+    rope.cosines.resize(tokens * rope.inverse_frequencies.size());
+    rope.sines.resize(tokens * rope.inverse_frequencies.size());
+  }
+  return configure_attention(spec);
+}
+
+Expected<Matrix> CpuBackend::allocate(std::int64_t rows, std::int64_t cols) {
+  const std::int64_t ld = (cols + 15) / 16 * 16;
+  auto buffer = platform::AlignedBuffer::allocate(static_cast<std::size_t>(rows * ld) * sizeof(float), "activations");
+  if (!buffer) return buffer.error();
+  activations_.push_back(std::move(*buffer));
+  return Matrix{activations_.back().as<float>().data(), rows, cols, ld};
+}
+
+}  // namespace sterling::backend

@@ -1,0 +1,101 @@
+// sterling golden DIR: is what we compute what transformers computes?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "cli/command.h"
+#include "cli/console.h"
+#include "cli/golden_subject.h"
+#include "cli/runtime.h"
+#include "config/report.h"
+#include "config/resolver.h"
+#include "lab/golden.h"
+
+namespace sterling::cli {
+namespace {
+
+using config::Effect;
+using config::Setting;
+using config::SettingType;
+
+constexpr std::array kSettings{
+    Setting{.key = "dir", .type = SettingType::kPath, .help = "Folder with checkpoint/ and golden.safetensors.", .placeholder = "DIR",
+            .positional = true},
+    Setting{.key = "compute", .type = SettingType::kChoice, .default_text = "fp32", .effect = Effect::kResults,
+            .help = "Type of matrix products, and the bound that goes with it.", .placeholder = "TYPE",
+            .choices = {{{"fp32"}, {"bf16"}}}},
+    Setting{.key = "isa", .type = SettingType::kChoice, .effect = Effect::kSpeed, .help = "Kernel tier; all give the same bits.",
+            .placeholder = "TIER", .word = "auto", .choices = {{{"scalar"}, {"avx2"}, {"avx512"}, {"avx512bf16"}}}},
+    Setting{.key = "threads", .type = SettingType::kInteger, .default_text = "0", .effect = Effect::kSpeed,
+            .help = "Compute threads; 0: one per physical core.", .placeholder = "N", .max = 4096},
+    Setting{.key = "chunk", .type = SettingType::kInteger, .default_text = "0", .effect = Effect::kSpeed,
+            .help = "Prompt tokens per step; 0: all at once. Results have the same bits.", .placeholder = "N", .max = 1 << 20},
+    Setting{.key = "group", .help = "Entry group in files that hold several (kv_none, kv_scaled, kv_unit).", .placeholder = "NAME"},
+    Setting{.key = "json", .type = SettingType::kBoolean, .default_text = "false", .help = "One JSON document on stdout."},
+};
+constexpr config::Schema kSchema{.command = "golden", .settings = kSettings};
+
+Expected<lab::GoldenReport> compare(const config::Settings& settings) {
+  const std::filesystem::path dir = settings.text("dir");
+  if (dir.empty()) return make_error(ErrorCode::kInvalidArgument, "golden needs a DIR with checkpoint/ and golden.safetensors", "DIR");
+  auto data = lab::read_golden_data(dir, settings.text("group"));
+  if (!data) return data.error();
+  RuntimeOptions options;
+  options.model = (dir / "checkpoint").string();
+  options.compute = settings.text("compute") == "fp32" ? backend::Compute::kFp32 : backend::Compute::kBf16;
+  options.isa = settings.optional_text("isa");
+  if (settings.integer("threads") > 0) options.threads = static_cast<std::size_t>(settings.integer("threads"));
+  auto runtime = load_runtime(options);
+  if (!runtime) return runtime.error();
+  const std::string isa = runtime->kernels->name;
+  std::size_t longest = 1;
+  for (const lab::GoldenPrompt& prompt : data->prompts) {
+    longest = std::max(longest, prompt.tokens.size() + prompt.greedy_tokens.size());
+  }
+  auto subject = ModelSubject::create(std::move(*runtime), static_cast<std::int32_t>(longest),
+                                      static_cast<std::int32_t>(settings.integer("chunk")));
+  if (!subject) return subject.error();
+  const auto compute = options.compute == backend::Compute::kFp32 ? lab::GoldenCompute::kFp32 : lab::GoldenCompute::kBf16;
+  return lab::compare_golden(**subject, *data, compute, isa);
+}
+
+std::string describe(const lab::GoldenReport& report) {
+  std::string text = fmt::format("{} · compute {} · {}\n", report.family, report.compute == lab::GoldenCompute::kFp32 ? "fp32" : "bf16", report.isa);
+  text += fmt::format("{:<8}{:>7}{:>14}{:>14}{:>14}{:>12}{:>10}\n", "prompt", "tokens", "max error", "bound", "HF fp32 err", "top-1", "greedy");
+  for (const lab::GoldenPromptResult& prompt : report.prompts) {
+    text += fmt::format("{:<8}{:>7}{:>14.3e}{:>14.3e}{:>14.3e}{:>12}{:>10}{}\n", prompt.name, prompt.length, prompt.logits.max_abs_error,
+                        prompt.logits.bound, prompt.logits.hf_fp32_error.value_or(0.0), fmt::format("{}/{}", prompt.top1_matches, prompt.top1_total),
+                        fmt::format("{}/{}", prompt.greedy.matched, prompt.greedy.tokens),
+                        prompt.logits.within() && prompt.greedy.passed() ? "" : "  FAILED");
+  }
+  for (std::size_t i = 0; i < report.layers.size(); ++i) {
+    const lab::GoldenLayerResult& layer = report.layers[i];
+    text += fmt::format("layer {:<4} hidden {:.3e} (bound {:.3e})", i, layer.hidden.max_abs_error, layer.hidden.bound);
+    for (const lab::GoldenResult& entry : layer.entries) {
+      text += fmt::format(" · {} {:.2e}/{:.2e}{}", entry.name, entry.max_abs_error, entry.bound, entry.within() ? "" : " FAILED");
+    }
+    text += layer.hidden.within() ? "\n" : "  FAILED\n";
+  }
+  return text + (report.passed() ? "passed\n" : "FAILED\n");
+}
+
+}  // namespace
+
+int run_golden(const Invocation& invocation) {
+  if (config::asks_for_help(invocation.args)) {
+    print_out("Usage: sterling golden DIR [options]\n\nCompares a model with reference vectors made with transformers, layer by layer.\n\n"
+              "Example:\n  sterling golden tests/golden/qwen3_5 --compute fp32 --json\n\n" + config::help_text(kSchema));
+    return kExitOk;
+  }
+  auto settings = config::resolve(kSchema, {invocation.args, {}, {}});
+  if (!settings) return report_error("golden", settings.error(), false);
+  const bool json = settings->boolean("json");
+  auto report = compare(*settings);
+  if (!report) return report_error("golden", report.error(), json);
+  print_out(json ? boost::json::serialize(lab::golden_report_json(*report)) + "\n" : describe(*report));
+  return report->passed() ? kExitOk : kExitMismatch;
+}
+
+}  // namespace sterling::cli

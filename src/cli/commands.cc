@@ -1,0 +1,23 @@
+#include <array>
+
+#include "cli/command.h"
+
+namespace sterling::cli {
+namespace {
+
+// One row per command, in the order of `sterling --help`.
+constexpr std::array kCommands{
+    Command{"serve", "run the server: OpenAI API on loopback", run_serve},
+    Command{"chat", "talk to a model, or to a running server, in the terminal", run_chat},
+    Command{"inspect", "what a checkpoint contains, from its headers alone", run_inspect},
+    Command{"golden", "compare a model with reference vectors, layer by layer", run_golden},
+    Command{"doctor", "this host: instruction sets, measured kernel rates, bandwidth, limits", run_doctor},
+};
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+int exit_code_for(const Error& error) { return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure; }
+
+}  // namespace sterling::cli
