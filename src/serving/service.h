@@ -35,8 +35,8 @@ struct GenerationDefaults {
 };
 
 struct ServiceOptions {
-  std::vector<std::string> model_names;  // at least one; responses carry the first, requests may use any
-  std::shared_ptr<const text::Tokenizer> tokenizer;        // null: token ids only
+  std::vector<std::string> model_names;              // at least one; responses carry the first, requests may use any
+  std::shared_ptr<const text::Tokenizer> tokenizer;  // null: token ids only
   std::shared_ptr<const text::ChatTemplate> chat_template;  // null: no chat
   GenerationDefaults defaults;
   std::vector<std::int32_t> eos_token_ids;  // union of config.json, generation_config.json and the tokenizer's
@@ -44,9 +44,9 @@ struct ServiceOptions {
   std::int32_t max_sequence_tokens = 0;     // prompt and answer together
   std::optional<std::uint64_t> seed;        // for requests without one; absent: each gets its own
   // --- speed and capacity only
-  std::int32_t threads = 2;                 // for templates and tokenising
-  std::size_t max_unread_events = 8192;     // per generation; beyond it the reader counts as gone
-  std::int32_t max_choices = 128;           // prompts × n of one request
+  std::int32_t threads = 2;              // for templates and tokenising
+  std::size_t max_unread_events = 8192;  // per generation; beyond it the reader counts as gone
+  std::int32_t max_choices = 128;        // prompts × n of one request
 };
 
 class GenerationState;
@@ -63,6 +63,8 @@ class Generation {
   Update take();
   // Frees the engine's share; no further wake() is owed.
   void cancel();
+  // The reader stayed away for so long that events were dropped: cancel() now, the last update will carry the error.
+  bool overrun() const;
 
  private:
   std::shared_ptr<GenerationState> state_;
@@ -73,7 +75,7 @@ using Wake = std::function<void()>;
 
 struct TokenizeRequest {
   std::string model;
-  std::optional<std::string> text;   // this, or messages
+  std::optional<std::string> text;  // this, or messages
   std::string text_param = "prompt";
   bool add_special_tokens = true;
   std::string messages_json;
@@ -115,6 +117,8 @@ class Service {
   const std::vector<std::string>& model_names() const;
   const GenerationDefaults& defaults() const;
   std::int32_t max_sequence_tokens() const;
+  // The chat template reads "content" as a list of parts by itself; otherwise the protocol joins text parts to one string.
+  bool template_reads_parts() const;
 
   engine::EngineStats engine_stats() const;
   bool engine_idle() const;

@@ -40,8 +40,9 @@ inline constexpr char kSlowClient[] = "slow_client";
 template <typename T>
 class [[nodiscard]] Outcome {
  public:
-  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}             // NOLINT(google-explicit-constructor)
-  Outcome(RequestError error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Outcome(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Outcome(RequestError error)
+      : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -63,7 +64,7 @@ struct GenerationOptions {
   std::optional<std::int32_t> top_k;
   std::vector<std::pair<std::int32_t, float>> logit_bias;
   std::optional<std::uint64_t> seed;
-  std::optional<std::int64_t> max_tokens;  // absent: what the context still holds (chat), 16 (completions)
+  std::optional<std::int64_t> max_tokens;       // absent: what the context still holds (chat), 16 (completions)
   std::string max_tokens_param = "max_tokens";  // as the client spelled it, for messages
   std::int32_t min_tokens = 0;
   std::int32_t n = 1;
@@ -82,9 +83,9 @@ struct StreamOptions {
 };
 
 struct ChatRequest {
-  std::string model;                // empty: the one that is served
-  std::string messages_json;        // list of objects, checked by the protocol, as the template sees them
-  std::string template_kwargs_json; // object, or empty
+  std::string model;                 // empty: the one that is served
+  std::string messages_json;         // list of objects, checked by the protocol, as the template sees them
+  std::string template_kwargs_json;  // object, or empty
   bool add_generation_prompt = true;
   GenerationOptions options;
   StreamOptions stream;
@@ -125,8 +126,9 @@ struct ChoiceDelta {
   std::vector<std::int32_t> token_ids;
   std::vector<TokenLogprobs> logprobs;  // where asked: one entry per generated token, the stop token included
   FinishReason finish = FinishReason::kNone;
-  std::variant<std::monostate, std::int32_t, std::string> stop_reason;  // the request's own stop id or string that matched
-  Clock::time_point time;            // when the engine produced it
+  std::variant<std::monostate, std::int32_t, std::string>
+      stop_reason;                    // the request's own stop id or string that matched
+  Clock::time_point time;             // when the engine produced it
   std::int32_t generated_tokens = 0;  // tokens of this delta that the model drew
 };
 
@@ -139,7 +141,7 @@ struct Usage {
 
 // What happened since the last look at a generation.
 struct Update {
-  bool started = false;  // once: the engine accepted every choice
+  bool started = false;                                     // once: the engine accepted every choice
   std::vector<std::vector<std::int32_t>> prompt_token_ids;  // with `started`, one list per prompt
   std::vector<ChoiceDelta> deltas;
   std::optional<RequestError> error;  // the last update: nothing follows
