@@ -1,0 +1,123 @@
+// The vector vocabulary of generic/*.inl on AVX2 and FMA: two registers per 16 lanes. Meanings: ref/vec.h.
+//
+// Include inside the tier's anonymous namespace.
+
+constexpr int kVectorRegisters = 16;
+
+struct V {
+  __m256 low, high;
+};
+struct B {
+  __m256i low, high;
+};
+struct M {
+  __m256 low, high;  // all ones or all zeros per lane
+};
+
+// Lanes [0, n) of a half on, n may lie outside 0 … 8.
+inline __m256i first_of_half(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline M m_first(int n) {
+  return {_mm256_castsi256_ps(first_of_half(n)), _mm256_castsi256_ps(first_of_half(n - 8))};
+}
+
+// ---- memory ----
+inline V v_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline void v_store(float* p, V v) {
+  _mm256_storeu_ps(p, v.low);
+  _mm256_storeu_ps(p + 8, v.high);
+}
+inline V v_load_n(const float* p, int n) {
+  if (n >= 16) return v_load(p);
+  if (n >= 8) return {_mm256_loadu_ps(p), _mm256_maskload_ps(p + 8, first_of_half(n - 8))};
+  return {_mm256_maskload_ps(p, first_of_half(n)), _mm256_setzero_ps()};
+}
+inline void v_store_n(float* p, V v, int n) {
+  if (n >= 8) {
+    _mm256_storeu_ps(p, v.low);
+    if (n > 8) _mm256_maskstore_ps(p + 8, first_of_half(n - 8), v.high);
+  } else if (n > 0) {
+    _mm256_maskstore_ps(p, first_of_half(n), v.low);
+  }
+}
+inline B b_load(const void* p) {
+  const auto* q = static_cast<const __m256i_u*>(p);
+  return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+inline void b_store(void* p, B b) {
+  auto* q = static_cast<__m256i_u*>(p);
+  _mm256_storeu_si256(q, b.low);
+  _mm256_storeu_si256(q + 1, b.high);
+}
+inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+// ---- arithmetic ----
+inline V v_set(float x) {
+  const __m256 both = _mm256_set1_ps(x);
+  return {both, both};
+}
+inline V v_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline V v_add(V a, V b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
+inline V v_sub(V a, V b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
+inline V v_mul(V a, V b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
+inline V v_div(V a, V b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
+inline V v_sqrt(V a) { return {_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)}; }
+inline V v_fma(V a, V b, V c) {
+  return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline V v_nfma(V a, V b, V c) {
+  return {_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)};
+}
+inline V v_max(V a, V b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+
+// ---- comparisons and selection ----
+inline M v_less(V a, V b) {
+  return {_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)};
+}
+inline M v_is_nan(V a) {
+  return {_mm256_cmp_ps(a.low, a.low, _CMP_UNORD_Q), _mm256_cmp_ps(a.high, a.high, _CMP_UNORD_Q)};
+}
+inline V v_select(M m, V a, V b) {
+  return {_mm256_blendv_ps(b.low, a.low, m.low), _mm256_blendv_ps(b.high, a.high, m.high)};
+}
+
+// ---- bit patterns ----
+inline B v_bits(V v) { return {_mm256_castps_si256(v.low), _mm256_castps_si256(v.high)}; }
+inline V v_from_bits(B b) { return {_mm256_castsi256_ps(b.low), _mm256_castsi256_ps(b.high)}; }
+inline V v_from_int(B b) { return {_mm256_cvtepi32_ps(b.low), _mm256_cvtepi32_ps(b.high)}; }
+inline B b_set(uint32_t x) {
+  const __m256i both = _mm256_set1_epi32(static_cast<int>(x));
+  return {both, both};
+}
+inline B b_add(B a, B b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
+inline B b_sub(B a, B b) { return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)}; }
+inline B b_and(B a, B b) { return {_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)}; }
+inline B b_or(B a, B b) { return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)}; }
+template <int kBits>
+inline B b_shift_left(B a) {
+  return {_mm256_slli_epi32(a.low, kBits), _mm256_slli_epi32(a.high, kBits)};
+}
+template <int kBits>
+inline B b_shift_right(B a) {
+  return {_mm256_srli_epi32(a.low, kBits), _mm256_srli_epi32(a.high, kBits)};
+}
+template <int kBits>
+inline B b_shift_right_signed(B a) {
+  return {_mm256_srai_epi32(a.low, kBits), _mm256_srai_epi32(a.high, kBits)};
+}
+
+// ---- across lanes ----
+inline float v_sum(V v) {
+  const __m256 eight = _mm256_add_ps(v.low, v.high);
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float v_largest(V v) {
+  const __m256 eight = _mm256_max_ps(v.low, v.high);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float v_first(V v) { return _mm256_cvtss_f32(v.low); }

@@ -1,0 +1,54 @@
+// AVX-512 with the BF16 dot product: VDPBF16PS computes acc + odd + even per lane with the roundings of the canonical chain. That is
+// measured, not documented, so dispatch.h probes it on every host before this tier may run.
+#include <immintrin.h>
+
+#include "kernels/tiers.h"
+
+namespace sterling::kernels {
+namespace {
+
+#include "kernels/avx512/vec.h"
+
+constexpr char kTierName[] = "avx512bf16";
+
+#include "kernels/avx512/tile.h"
+
+#include "kernels/generic/all.inl"
+
+// One slot is a pair, the even element in the low half.
+struct Bf16 {
+  using X = uint32_t;
+  using W = __m512i;
+  static constexpr int kSteps = 1;
+  static constexpr int kPairBytes = 64;
+  static constexpr size_t kBlockPairs = 512;
+  static constexpr int kPrefetchRows = 0;
+  static constexpr int kPrefetchBytes = 0;
+  static constexpr bool kRoundsToBf16 = true;
+  static W load(const char* w, int) { return _mm512_loadu_si512(w); }
+  static W broadcast(const X* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
+  static V multiply_add(W x, W w, V acc) {
+    return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
+  }
+  // v holds BF16 values in FP32 form: drop the low halves and put neighbours together.
+  static void scatter(X* target, size_t rows, V v, int pairs) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i joined = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi64(bits, 16), _mm512_srli_epi64(bits, 32));
+    const __m256i slots = _mm512_cvtepi64_epi32(joined);
+    if (rows == 1) {
+      _mm256_mask_storeu_epi32(target, static_cast<__mmask8>((1u << pairs) - 1u), slots);
+      return;
+    }
+    alignas(32) uint32_t lanes[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), slots);
+    for (int i = 0; i < pairs; ++i) target[static_cast<size_t>(i) * rows] = lanes[i];
+  }
+};
+
+#include "kernels/generic/table.inl"
+
+}  // namespace
+
+const KernelTable* avx512bf16_table() { return &kTable; }
+
+}  // namespace sterling::kernels

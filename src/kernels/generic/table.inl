@@ -1,0 +1,36 @@
+// Fills a tier's table. The tier defines Bf16 (its product type for BF16 weights) and FmaF32 serves FP32 ones.
+
+void pack_x_bf16(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, void* packed) {
+  pack_x<Bf16>(x, ldx, m, k, row_begin, row_end, true, packed);
+}
+
+void pack_x_f32(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, bool round_to_bf16, void* packed) {
+  pack_x<FmaF32>(x, ldx, m, k, row_begin, row_end, round_to_bf16, packed);
+}
+
+constexpr KernelTable kTable = {
+    kTierName,
+    kRowTile,
+    packed_x_bytes<Bf16>,
+    pack_x_bf16,
+    gemm<Bf16>,
+    packed_x_bytes<FmaF32>,
+    pack_x_f32,
+    gemm<FmaF32>,
+    attention_scratch_bytes,
+    attention_span<Bf16>,
+    attention_span<FmaF32>,
+    attention_merge,
+    gdn,
+    conv_silu,
+    rms_norm,
+    rms_norm_gated,
+    l2_norm,
+    rope,
+    silu_mul,
+    sigmoid_mul,
+    add,
+    gdn_gates,
+    exp_array,
+    log_array,
+};

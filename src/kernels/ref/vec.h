@@ -1,0 +1,198 @@
+// The vector vocabulary of generic/*.inl in plain C: 16 lanes as arrays. This is the definition that the other tiers' vec.h
+// reproduce with instructions. It is written for any architecture; fmaf of the C library rounds once whatever the CPU.
+//
+//   V 16 floats · B their 16 bit patterns · M one truth value per lane
+//
+// Include inside the tier's anonymous namespace.
+
+constexpr int kVectorRegisters = 0;  // nothing to tune for
+
+struct V {
+  float lane[16];
+};
+struct B {
+  uint32_t lane[16];
+};
+struct M {
+  bool lane[16];
+};
+
+#define STERLING_EACH_LANE \
+  for (int j = 0; j < 16; ++j) r.lane[j]
+
+// ---- memory ----
+inline V v_load(const float* p) {
+  V r;
+  __builtin_memcpy(r.lane, p, sizeof r.lane);
+  return r;
+}
+inline void v_store(float* p, V v) { __builtin_memcpy(p, v.lane, sizeof v.lane); }
+// The first n lanes, 0 ≤ n ≤ 16; the others are +0 and not touched in memory.
+inline V v_load_n(const float* p, int n) {
+  V r;
+  STERLING_EACH_LANE = j < n ? p[j] : 0.0f;
+  return r;
+}
+inline void v_store_n(float* p, V v, int n) {
+  for (int j = 0; j < n; ++j) p[j] = v.lane[j];
+}
+inline B b_load(const void* p) {
+  B r;
+  __builtin_memcpy(r.lane, p, sizeof r.lane);
+  return r;
+}
+inline void b_store(void* p, B b) { __builtin_memcpy(p, b.lane, sizeof b.lane); }
+inline void prefetch(const void*) {}
+
+// ---- arithmetic, each operation rounds once ----
+inline V v_set(float x) {
+  V r;
+  STERLING_EACH_LANE = x;
+  return r;
+}
+inline V v_zero() { return v_set(0.0f); }
+inline V v_add(V a, V b) {
+  V r;
+  STERLING_EACH_LANE = a.lane[j] + b.lane[j];
+  return r;
+}
+inline V v_sub(V a, V b) {
+  V r;
+  STERLING_EACH_LANE = a.lane[j] - b.lane[j];
+  return r;
+}
+inline V v_mul(V a, V b) {
+  V r;
+  STERLING_EACH_LANE = a.lane[j] * b.lane[j];
+  return r;
+}
+inline V v_div(V a, V b) {
+  V r;
+  STERLING_EACH_LANE = a.lane[j] / b.lane[j];
+  return r;
+}
+inline V v_sqrt(V a) {
+  V r;
+  STERLING_EACH_LANE = __builtin_sqrtf(a.lane[j]);
+  return r;
+}
+// a * b + c
+inline V v_fma(V a, V b, V c) {
+  V r;
+  STERLING_EACH_LANE = __builtin_fmaf(a.lane[j], b.lane[j], c.lane[j]);
+  return r;
+}
+// -(a * b) + c
+inline V v_nfma(V a, V b, V c) {
+  V r;
+  STERLING_EACH_LANE = __builtin_fmaf(-a.lane[j], b.lane[j], c.lane[j]);
+  return r;
+}
+// a > b ? a : b, as the x86 instruction: the second operand when either is NaN or both are zero.
+inline V v_max(V a, V b) {
+  V r;
+  STERLING_EACH_LANE = a.lane[j] > b.lane[j] ? a.lane[j] : b.lane[j];
+  return r;
+}
+
+// ---- comparisons and selection ----
+inline M v_less(V a, V b) {
+  M r;
+  STERLING_EACH_LANE = a.lane[j] < b.lane[j];
+  return r;
+}
+inline M v_is_nan(V a) {
+  M r;
+  STERLING_EACH_LANE = a.lane[j] != a.lane[j];
+  return r;
+}
+inline M m_first(int n) {
+  M r;
+  STERLING_EACH_LANE = j < n;
+  return r;
+}
+// m ? a : b
+inline V v_select(M m, V a, V b) {
+  V r;
+  STERLING_EACH_LANE = m.lane[j] ? a.lane[j] : b.lane[j];
+  return r;
+}
+
+// ---- bit patterns ----
+inline B v_bits(V v) {
+  B r;
+  __builtin_memcpy(r.lane, v.lane, sizeof r.lane);
+  return r;
+}
+inline V v_from_bits(B b) {
+  V r;
+  __builtin_memcpy(r.lane, b.lane, sizeof r.lane);
+  return r;
+}
+// Signed integers to floats.
+inline V v_from_int(B b) {
+  V r;
+  STERLING_EACH_LANE = static_cast<float>(static_cast<int32_t>(b.lane[j]));
+  return r;
+}
+inline B b_set(uint32_t x) {
+  B r;
+  STERLING_EACH_LANE = x;
+  return r;
+}
+inline B b_add(B a, B b) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] + b.lane[j];
+  return r;
+}
+inline B b_sub(B a, B b) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] - b.lane[j];
+  return r;
+}
+inline B b_and(B a, B b) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] & b.lane[j];
+  return r;
+}
+inline B b_or(B a, B b) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] | b.lane[j];
+  return r;
+}
+template <int kBits>
+inline B b_shift_left(B a) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] << kBits;
+  return r;
+}
+template <int kBits>
+inline B b_shift_right(B a) {
+  B r;
+  STERLING_EACH_LANE = a.lane[j] >> kBits;
+  return r;
+}
+// Arithmetic: the sign comes in from the left.
+template <int kBits>
+inline B b_shift_right_signed(B a) {
+  B r;
+  STERLING_EACH_LANE = static_cast<uint32_t>(static_cast<int32_t>(a.lane[j]) >> kBits);
+  return r;
+}
+
+// ---- across lanes: lane j meets lane j + 8, then j + 4, j + 2, j + 1 ----
+inline float v_sum(V v) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) v.lane[j] = v.lane[j] + v.lane[j + half];
+  }
+  return v.lane[0];
+}
+inline float v_largest(V v) {
+  for (int half = 8; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) v.lane[j] = v.lane[j] > v.lane[j + half] ? v.lane[j] : v.lane[j + half];
+  }
+  return v.lane[0];
+}
+inline float v_first(V v) { return v.lane[0]; }
+
+#undef STERLING_EACH_LANE
