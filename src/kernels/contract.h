@@ -68,9 +68,11 @@ constexpr int kSpanTokens = 512;
 //
 // For row r with visible[r] > 0 keys of this span:
 //   s[j] = (canonical product of q[r] and key j over head_dim) * scale                    j < visible[r]
-//   max = largest s[j];  p[j] = exp(s[j] - max), rounded to BF16 in the BF16 form;  sum = lane sum of p (as rounded)
-//   out[d] = canonical product of p and V[:, d] over tokens, pairs from the span's first token
-// Masked keys have p = +0. Rows with visible[r] <= 0 get max = -infinity, sum = 0, out = 0.
+//   max = largest s[j], a zero as +0;  p[j] = exp(s[j] - max), rounded to BF16 in the BF16 form;  sum = lane sum of p (as rounded)
+//   out[d] = (canonical product of p and V[:, d] over tokens, pairs from the span's first token) + 0
+// Masked keys have p = +0, so a kernel may pass over any number of them: p * V leaves the sum unless it is a zero, whose sign the last
+// addition clears. V slots that no row sees must be finite for that. Rows with visible[r] <= 0 get max = -infinity, sum = 0, out = 0.
+// A NaN score makes sum and out NaN; max is then unspecified.
 struct AttentionSpanArgs {
   const void* q;                  // packed by pack_x_bf16 / pack_x_f32 (m rows, k = head_dim)
   const void* const* k_tiles;     // [tiles] addresses of this head's tiles
