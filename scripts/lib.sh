@@ -150,7 +150,11 @@ build() {
   local preset=$1 target=$2 n
   shift 2
   n=$(jobs)
-  say "building $target (preset $preset, $n jobs); the first time takes some minutes"
+  if [ -f "build/$preset/CMakeCache.txt" ]; then
+    say "bringing build/$preset up to date"
+  else
+    say "building $target in build/$preset with $n jobs; the first time takes some minutes"
+  fi
   cmake --preset "$preset" -DSTERLING_CARGO="$cargo" -DSTERLING_RUSTC="$rustc" "$@" >"$cache_dir/configure.log" 2>&1 || {
     cat "$cache_dir/configure.log" >&2
     fail "the step \"configure\" failed" "the lines above say why; by hand: cmake --preset $preset"

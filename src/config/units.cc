@@ -28,9 +28,12 @@ std::optional<Quantity> parse_quantity(std::string_view text) {
   const char* at = after_whole;
   if (at != end && *at == '.') {
     ++at;
-    double weight = 0.1;
+    double weight = 1.0;
     const char* const first = at;
-    for (; at != end && *at >= '0' && *at <= '9'; ++at, weight /= 10) q.fraction += weight * (*at - '0');
+    for (; at != end && *at >= '0' && *at <= '9'; ++at) {
+      weight /= 10;
+      q.fraction += weight * (*at - '0');
+    }
     if (at == first) return std::nullopt;
   }
   if (at != end && *at == ' ') ++at;
