@@ -61,8 +61,8 @@ struct TokenEvent {
   std::int32_t cached_prompt_tokens = 0;     // prompt tokens that were not computed again
 };
 
-// Receives the events of one request, on the engine thread, in order, the last one with finish != kNone. Must not block and must not
-// call back into the engine.
+// Receives the events of one request, on the engine thread, in order, the last one with finish != kNone; the first may arrive before
+// submit() has returned. Must not block, throw or call back into the engine.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -72,10 +72,12 @@ class EventSink {
 struct EngineOptions {
   std::int32_t max_running = 32;          // sequences in one step
   std::int32_t max_batch_tokens = 512;    // token budget of one step: decode rows first, then prefill chunks
-  std::int32_t max_queue = 1024;          // waiting requests; one more is refused with kResourceExhausted
+  std::int32_t max_queue = 1024;          // live requests beyond those that can run at once; one more is refused with
+                                          // kResourceExhausted
 };
 
-// Monotonic counters and current gauges; a consistent copy.
+// Monotonic counters and current gauges; a consistent copy. They are published before the events of a step are delivered: a request
+// whose last event has arrived is counted and holds nothing. prompt_tokens counts a prompt when its first token is drawn.
 struct EngineStats {
   std::uint64_t steps = 0;
   std::uint64_t requests_submitted = 0, requests_finished = 0, requests_cancelled = 0, requests_failed = 0;
@@ -88,6 +90,7 @@ struct EngineStats {
 // Thread-safe front of the engine; owns the engine thread.
 class Engine {
  public:
+  // Ends what still lives with kCancelled, delivers that, and joins the thread. No call may be in progress or follow.
   virtual ~Engine() = default;
   // Checks the request against the model's limits: empty prompt, ids out of range, prompt + max_tokens beyond max_sequence_tokens
   // (the message has both numbers), a worst case the whole pool can't hold. Never truncates.
@@ -96,11 +99,13 @@ class Engine {
   virtual void cancel(RequestId id) = 0;
   // No new requests from now on (kUnavailable); those accepted run to their end.
   virtual void drain() = 0;
+  // Every accepted request's last event has been delivered.
   virtual bool idle() const = 0;
   virtual EngineStats stats() const = 0;
 };
 
-// `executor` must outlive the engine. Starts the engine thread.
+// `executor` must outlive the engine. Starts the engine thread. The smaller of the options and executor.limits() holds; max_running is
+// cut further to max_batch_tokens and to the state slots, so that every running sequence has its row in every step.
 std::unique_ptr<Engine> make_engine(model::Executor& executor, const EngineOptions& options);
 
 }  // namespace sterling::engine

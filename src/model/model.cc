@@ -48,6 +48,7 @@ Expected<SpecResult> read_spec(const formats::Checkpoint& checkpoint) {
 DecoderWeights bind_all(const SpecResult& result, WeightBinder& binder, backend::RopeId rope) {
   DecoderWeights weights = result.architecture->bind(result.spec, binder, rope);
   binder.skip_suffix(kRopeDivisors, "RoPE frequency divisors (used)");
+  binder.skip_kv_scales();
   return weights;
 }
 

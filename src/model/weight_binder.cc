@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "quant/decode.h"
@@ -170,6 +172,24 @@ void WeightBinder::skip_suffix(std::string_view suffix, std::string_view what) {
     skipped.bytes += static_cast<std::int64_t>(tensor.data.size());
   }
   if (skipped.tensors > 0) skipped_.push_back(std::move(skipped));
+}
+
+void WeightBinder::skip_kv_scales() {
+  for (const TensorView& tensor : checkpoint_.tensors()) {
+    if (!tensor.name.ends_with(".k_scale") && !tensor.name.ends_with(".v_scale")) continue;
+    if (!usable(tensor)) return;
+    const auto values = quant::decode(tensor);
+    if (!values) return fail(values.error());
+    for (const float value : *values) {
+      if (std::isfinite(value) && value > 0.0F) continue;
+      return fail(make_error(ErrorCode::kCorrupt,
+                             fmt::format("{}: tensor {} holds the KV scale {}; scales are finite and greater than 0", tensor.file,
+                                         tensor.name, value),
+                             tensor.name));
+    }
+  }
+  skip_suffix(".k_scale", "KV cache scales of K (K is stored in BF16, unscaled)");
+  skip_suffix(".v_scale", "KV cache scales of V (V is stored in BF16, unscaled)");
 }
 
 Status WeightBinder::finish() const {

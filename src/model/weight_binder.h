@@ -43,6 +43,9 @@ class WeightBinder {
   void skip_prefix(std::string_view prefix, std::string_view what);
   void skip_suffix(std::string_view suffix, std::string_view what);
 
+  // Scales for a quantised KV cache (k_scale, v_scale): checked to be finite and positive, not used while K and V are stored in BF16.
+  void skip_kv_scales();
+
   bool has(const std::string& name) const { return checkpoint_.find(name) != nullptr; }
 
   struct Skipped {

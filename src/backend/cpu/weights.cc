@@ -191,6 +191,22 @@ EmbeddingId CpuBackend::embedding_of(LinearId linear) {
   return EmbeddingId{static_cast<std::int32_t>(embeddings_.size()) - 1};
 }
 
+Expected<RopeId> CpuBackend::add_rope(const RopeSpec& spec) {
+  kernels::RopeParams params;
+  params.theta = spec.theta;
+  params.rotary_dim = spec.rotary_dim;
+  params.scaling = spec.type == RopeType::kLinear   ? kernels::RopeScaling::kLinear
+                   : spec.type == RopeType::kLlama3 ? kernels::RopeScaling::kLlama3
+                                                    : kernels::RopeScaling::kNone;
+  params.factor = spec.factor;
+  params.low_freq_factor = spec.low_freq_factor;
+  params.high_freq_factor = spec.high_freq_factor;
+  params.original_max_position = spec.original_max_position;
+  params.frequency_divisors = spec.freq_divisors;
+  ropes_.push_back(Rope{kernels::rope_inv_freq(params), {}, {}});
+  return RopeId{static_cast<std::int32_t>(ropes_.size()) - 1};
+}
+
 Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) {
   pools_ = options;
   if (spec.count(LayerKind::kFullAttention) > 0) {
