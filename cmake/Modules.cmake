@@ -1,10 +1,22 @@
+# The real chat model that some tests use: ./test fetches it and says where it lies. Empty: those tests skip themselves and say why.
+set(cache_home "$ENV{XDG_CACHE_HOME}")
+if(NOT cache_home)
+  set(cache_home "$ENV{HOME}/.cache")
+endif()
+set(default_test_model "${cache_home}/sterling/models/SmolLM2-135M-Instruct.Q4_1.gguf")
+if(NOT EXISTS "${default_test_model}")
+  set(default_test_model "")
+endif()
+set(STERLING_TEST_MODEL "${default_test_model}" CACHE FILEPATH "SmolLM2-135M-Instruct.Q4_1.gguf for the tests, or empty")
+
 # add_module(name [DEPS module...] [LIBS target...] [SRCS file...])
 #   One folder of src/ = one static library sterling_<name>. DEPS are modules it may use (each must stand lower in
 #   tools/gates/layers.txt); LIBS are outside libraries. Without SRCS every .cc of the folder tree is taken, except
 #   x_test.cc files and the folders named by a nested CMakeLists.txt. A folder without .cc files is header only.
 #
 # Every x_test.cc found below the module's folder becomes one test program and one ctest of the same name, label "unit".
-# A test may use its own module, the module's DEPS and what TEST_DEPS adds.
+# A test may use its own module, the module's DEPS and what TEST_DEPS adds. It sees STERLING_SOURCE_DIR (the checkout) and
+# STERLING_TEST_MODEL (see above) as string literals.
 function(add_module name)
   cmake_parse_arguments(M "" "" "DEPS;LIBS;SRCS;TEST_DEPS;TEST_LIBS;EXCLUDE" ${ARGN})
   if(NOT M_SRCS)
@@ -40,7 +52,8 @@ function(add_module name)
     foreach(dep ${M_TEST_DEPS})
       target_link_libraries(${test_target} PRIVATE sterling_${dep})
     endforeach()
-    target_compile_definitions(${test_target} PRIVATE STERLING_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_compile_definitions(${test_target} PRIVATE STERLING_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                               STERLING_TEST_MODEL="${STERLING_TEST_MODEL}")
     add_test(NAME ${test_target} COMMAND ${test_target})
     set_tests_properties(${test_target} PROPERTIES LABELS unit TIMEOUT 600)
   endforeach()
