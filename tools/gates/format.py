@@ -28,7 +28,7 @@ def main():
         return
 
     def check(paths):
-        command = [formatter, "--dry-run", "--Werror", "-ferror-limit=1", *paths]
+        command = [formatter, "--dry-run", "--Werror", *paths]
         done = subprocess.run(command, cwd=args.root, capture_output=True, text=True)
         return set(re.findall(r"^(\S+?):\d+:\d+: error:", done.stderr, re.MULTILINE))
 
