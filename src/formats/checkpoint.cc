@@ -10,6 +10,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/json.h"
+#include "formats/listing.h"
 #include "formats/message.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_index.h"
@@ -32,51 +33,6 @@ std::string_view text_of(const MappedFile& file) {
 
 Error path_error(ErrorCode code, const std::string& path, std::string_view problem) {
   return make_error(code, fmt::format("{}: {}", path, problem), path);
-}
-
-// What a directory holds, as far as it matters here. Plain file names, sorted.
-struct Listing {
-  bool has_config = false;
-  bool has_index = false;
-  std::vector<std::string> safetensors;
-  std::vector<std::string> ggufs;
-
-  bool has_safetensors(std::string_view name) const {
-    return std::find(safetensors.begin(), safetensors.end(), name) != safetensors.end();
-  }
-};
-
-constexpr std::string_view kConfigName = "config.json";
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-constexpr std::string_view kSingleName = "model.safetensors";
-
-Expected<Listing> list_directory(const fs::path& directory) {
-  Listing listing;
-  std::error_code error;
-  fs::directory_iterator it(directory, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name == kConfigName) listing.has_config = true;
-    if (name == kIndexName) listing.has_index = true;
-    if (name.ends_with(".safetensors")) listing.safetensors.push_back(name);
-    if (name.ends_with(".gguf")) listing.ggufs.push_back(name);
-  }
-  if (error) {
-    const bool denied = error == std::errc::permission_denied;
-    return path_error(denied ? ErrorCode::kPermission : ErrorCode::kIo, directory.string(),
-                      "the directory cannot be read: " + error.message());
-  }
-  std::sort(listing.safetensors.begin(), listing.safetensors.end());
-  std::sort(listing.ggufs.begin(), listing.ggufs.end());
-  return listing;
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 5;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  if (names.size() > kMost) text += fmt::format(" and {} more", names.size() - kMost);
-  return text;
 }
 
 // Empty when the file is not there.
@@ -129,7 +85,7 @@ struct Checkpoint::Contents {
   Status open_any();
   Status open_directory();
   Status open_gguf(const fs::path& file);
-  Status open_safetensors(const Listing& listing);
+  Status open_safetensors(const ModelListing& listing);
   Status open_shards();
   Status open_tokenizer_files();
   Status open_chat_template();
@@ -162,14 +118,14 @@ Status Checkpoint::Contents::open_any() {
 }
 
 Status Checkpoint::Contents::open_directory() {
-  Expected<Listing> listing = list_directory(path);
+  Expected<ModelListing> listing = list_model_directory(path);
   if (!listing) return listing.error();
   const bool weights = listing->has_index || !listing->safetensors.empty();
   if (!weights && !listing->ggufs.empty()) {
     if (listing->ggufs.size() > 1) {
-      return path_error(
-          ErrorCode::kInvalidArgument, path,
-          fmt::format("holds {} .gguf files ({}); name one of them", listing->ggufs.size(), joined(listing->ggufs)));
+      return path_error(ErrorCode::kInvalidArgument, path,
+                        fmt::format("holds {} .gguf files ({}); name one of them", listing->ggufs.size(),
+                                    joined_names(listing->ggufs)));
     }
     return open_gguf(fs::path(path) / listing->ggufs.front());
   }
@@ -197,12 +153,12 @@ Status Checkpoint::Contents::open_directory() {
   return open_safetensors(*listing);
 }
 
-Status Checkpoint::Contents::open_safetensors(const Listing& listing) {
+Status Checkpoint::Contents::open_safetensors(const ModelListing& listing) {
   if (listing.has_index) return open_shards();
   if (!listing.has_safetensors(kSingleName)) {
     return path_error(ErrorCode::kNotFound, path,
                       fmt::format("has {} .safetensors files ({}) but neither {} nor {}", listing.safetensors.size(),
-                                  joined(listing.safetensors), kSingleName, kIndexName));
+                                  joined_names(listing.safetensors), kSingleName, kIndexName));
   }
   const Expected<const MappedFile*> file = map(fs::path(path) / kSingleName);
   if (!file) return file.error();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -32,7 +33,7 @@ struct IndexHandler {
   static constexpr std::size_t max_key_size = std::numeric_limits<std::size_t>::max();
   static constexpr std::size_t max_string_size = std::numeric_limits<std::size_t>::max();
 
-  explicit IndexHandler(std::string_view file_name) : file(file_name) {}
+  IndexHandler(std::string_view document_text, std::string_view file_name) : document(document_text), file(file_name) {}
 
   bool on_document_begin(json::error_code&) { return true; }
   bool on_document_end(json::error_code&) { return true; }
@@ -125,8 +126,12 @@ struct IndexHandler {
     text.append(s.data(), s.size());
     return text;
   }
+  // A key without escapes lies in the document and stays there; any other lies in our or the parser's buffer.
   std::string_view keep(std::string_view key) {
-    return key.data() == text.data() ? std::string_view(index.escaped.emplace_back(key)) : key;
+    const std::less<const char*> before;
+    const bool in_document =
+        !before(key.data(), document.data()) && before(key.data(), document.data() + document.size());
+    return in_document ? key : std::string_view(index.escaped.emplace_back(key));
   }
 
   bool unexpected(std::string_view found, json::error_code& ec) {
@@ -144,6 +149,7 @@ struct IndexHandler {
     return false;
   }
 
+  std::string_view document;
   std::string_view file;
   std::optional<Error> error;
   SafetensorsIndex index;
@@ -163,7 +169,7 @@ Expected<SafetensorsIndex> parse(std::string_view text, std::string_view file) {
   limits.max_depth = kMaxDepth;
   json::parse_options options;
   options.max_depth = limits.max_depth;
-  json::basic_parser<IndexHandler> parser(options, file);
+  json::basic_parser<IndexHandler> parser(options, text, file);
   if (Status status = drive_json(parser, text, file, limits); !status) return status.error();
   if (!parser.handler().map_seen) return index_error(file, "weight_map is missing");
 
