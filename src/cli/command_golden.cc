@@ -40,7 +40,7 @@ constexpr config::Schema kSchema{.command = "golden", .settings = kSettings};
 Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   const std::filesystem::path dir = settings.text("dir");
   if (dir.empty()) return make_error(ErrorCode::kInvalidArgument, "golden needs a DIR with checkpoint/ and golden.safetensors", "DIR");
-  auto data = lab::read_golden_data(dir, settings.text("group"));
+  auto data = lab::load_golden(dir / "golden.safetensors", settings.text("group"));
   if (!data) return data.error();
   RuntimeOptions options;
   options.model = (dir / "checkpoint").string();

@@ -43,7 +43,7 @@ struct Problem {
     for (int r = 0; r < m; ++r) {
       const int keys = std::clamp(visible[static_cast<std::size_t>(r)], 0, tiles * kTileTokens);
       std::vector<float> scores;
-      for (int j = 0; j < keys; ++j) scores.push_back(naive::product(row(q, r), row(k, j)) * scale);
+      for (int j = 0; j < keys; ++j) scores.push_back(naive::product(row(q, r), row(k, j), form == Form::kBf16) * scale);
       float max = -std::numeric_limits<float>::infinity();
       for (const float s : scores) max = std::max(max, s);
       std::vector<float> p;
@@ -54,7 +54,7 @@ struct Problem {
       for (int d = 0; d < head_dim; ++d) {
         std::vector<float> column;
         for (int j = 0; j < keys; ++j) column.push_back(row(v, j)[static_cast<std::size_t>(d)]);
-        result.out.push_back(naive::product(p, column) + 0.0F);
+        result.out.push_back(naive::product(p, column, form == Form::kBf16) + 0.0F);
       }
     }
     return result;

@@ -32,6 +32,10 @@ constexpr int kLanes = 16;
 //     acc = fma(x[2i], w[2i], fma(x[2i + 1], w[2i + 1], acc))          -- odd element first
 // K is padded to even with zeros.
 //
+// FP32 weights: K is cut into runs of 16 elements from 0 (the last may be shorter). Each run is such a chain from +0, and the runs are
+// added to a total in ascending order, total from +0: total = total + run. Rounding errors then grow with 16 + K / 16 instead of K, which
+// the FP32 reference needs to be a reference. The FP32 form of attention does the same, along head_dim and along tokens.
+//
 // Weight panels. Panel p holds output rows 16p … 16p + 15; rows beyond N are zero. K pairs are interleaved:
 //   BF16: panel[i][lane][2] as 16-bit values, i = pair index;  bytes per panel = pairs * 64
 //   FP32: panel[i][2][lane] as floats (all even elements of the pair, then all odd ones);  bytes per panel = pairs * 128

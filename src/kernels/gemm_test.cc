@@ -41,7 +41,7 @@ struct Problem {
       const std::vector<float> xs = row(x, r, round);
       for (int c = 0; c < n; ++c) {
         const auto at = static_cast<std::size_t>(r) * static_cast<std::size_t>(n) + static_cast<std::size_t>(c);
-        float v = naive::product(xs, row(w, c, false));
+        float v = naive::product(xs, row(w, c, false), type == Weights::kBf16);
         if (with_bias) v = v + bias[static_cast<std::size_t>(c)];
         y[at] = add ? old[at] + v : v;
       }

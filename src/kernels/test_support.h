@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -116,15 +117,23 @@ inline float round_bf16(float x) {
 
 namespace naive {
 
-// acc + x[2i + 1] * w[2i + 1], then + x[2i] * w[2i].
-inline float product(const std::vector<float>& x, const std::vector<float>& w) {
+// acc + x[2i + 1] * w[2i + 1], then + x[2i] * w[2i], over elements [begin, end).
+inline float chain(const std::vector<float>& x, const std::vector<float>& w, std::size_t begin, std::size_t end) {
   float acc = 0.0F;
-  for (std::size_t i = 0; i < x.size(); i += 2) {
-    const bool odd = i + 1 < x.size();
+  for (std::size_t i = begin; i < end; i += 2) {
+    const bool odd = i + 1 < end;
     acc = std::fmaf(odd ? x[i + 1] : 0.0F, odd ? w[i + 1] : 0.0F, acc);
     acc = std::fmaf(x[i], w[i], acc);
   }
   return acc;
+}
+
+// BF16 weights: one chain. FP32 weights: a chain per 16 elements, added up.
+inline float product(const std::vector<float>& x, const std::vector<float>& w, bool bf16) {
+  if (bf16) return chain(x, w, 0, x.size());
+  float total = 0.0F;
+  for (std::size_t i = 0; i < x.size(); i += 16) total = total + chain(x, w, i, std::min(x.size(), i + 16));
+  return total;
 }
 
 inline float lane_fold(std::vector<float> lanes) {

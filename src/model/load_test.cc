@@ -127,7 +127,7 @@ std::vector<Case> cases() {
       {"infinity in a norm", [](auto&, Tensors& t) { put_bf16(t["model.norm.weight"], 2, 0x7f80); }, {"model.norm.weight", "infinity"}, ErrorCode::kCorrupt, false},
       {"NaN in the table", [](auto&, Tensors& t) { put_bf16(t["model.embed_tokens.weight"], 47 * 16 + 1, 0xffc0); }, {"embed_tokens", "[47, 1]"}, ErrorCode::kCorrupt, false},
       {"vocabulary", [](auto& c, Tensors&) { c["vocab_size"] = 80; }, {"[48, 16]", "[80, 16]"}, ErrorCode::kCorrupt},
-      {"KV heads", [](auto& c, Tensors&) { c["num_key_value_heads"] = 3; }, {"num_key_value_heads", "3", "num_attention_heads"}, ErrorCode::kInvalidArgument},
+      {"KV heads", [](auto& c, Tensors&) { c["num_key_value_heads"] = 3; }, {"num_key_value_heads", "3", "num_attention_heads"}, ErrorCode::kCorrupt},
       {"architecture", [](auto& c, Tensors&) { c["architectures"] = {"NoSuchForCausalLM"}; }, {"NoSuchForCausalLM", "LlamaForCausalLM"}, ErrorCode::kUnsupported},
       {"missing field", [](auto& c, Tensors&) { c.erase("hidden_size"); }, {"hidden_size", "missing"}, ErrorCode::kCorrupt},
       {"wrong type", [](auto& c, Tensors&) { c["num_hidden_layers"] = "two"; }, {"num_hidden_layers", "two"}, ErrorCode::kCorrupt},

@@ -21,6 +21,7 @@ struct Bf16 {
   using W = __m512i;
   static constexpr int kSteps = 1;
   static constexpr int kPairBytes = 64;
+  static constexpr size_t kRunPairs = 0;
   static constexpr size_t kBlockPairs = 512;
   static constexpr int kPrefetchRows = 0;
   static constexpr int kPrefetchBytes = 0;

@@ -3,6 +3,7 @@
 //   T::X              what one packed activation slot is (a float, or a BF16 pair)
 //   T::kSteps         dependent multiply-add steps per K pair: 2 for FMA (odd element, then even), 1 for the dot product
 //   T::kPairBytes     bytes of one K pair of a weight panel
+//   T::kRunPairs      K pairs of a run that is summed by itself before it joins the total; 0: one chain over all of K
 //   T::W, T::load     a panel's weights for one step
 //   T::broadcast, T::multiply_add
 //
@@ -13,8 +14,31 @@
 
 inline size_t pairs_of(int k) { return (static_cast<size_t>(k) + 1) / 2; }
 
+// One K pair of R rows x N panels. Only here is anything multiplied.
+template <class T, int R, int N>
+inline void multiply_pair(const typename T::X* x, const char* const (&w)[N], size_t at, V (&acc)[R][N]) {
+  if constexpr (R <= T::kPrefetchRows) {
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) {
+      for (int line = 0; line < T::kPairBytes; line += 64) prefetch(w[n] + at + line + T::kPrefetchBytes);
+    }
+  }
+#pragma GCC unroll 2
+  for (int step = 0; step < T::kSteps; ++step) {
+    typename T::W weights[N];
+#pragma GCC unroll 16
+    for (int n = 0; n < N; ++n) weights[n] = T::load(w[n] + at, step);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const typename T::W slot = T::broadcast(x + step * R + r);
+#pragma GCC unroll 16
+      for (int n = 0; n < N; ++n) acc[r][n] = T::multiply_add(slot, weights[n], acc[r][n]);
+    }
+  }
+}
+
 // The accumulators of R rows x N panels over `segments` runs of `pairs` K pairs. panels[s * N + n] is where panel n of run s starts;
-// x runs on through all of them. from_zero: begin at +0, else from out. Only here is anything multiplied.
+// x runs on through all of them. from_zero: begin at +0, else from out.
 template <class T, int R, int N>
 inline void multiply(const typename T::X* x, const char* const* panels, int segments, size_t pairs, bool from_zero, float* out,
                      size_t ldo) {
@@ -29,26 +53,25 @@ inline void multiply(const typename T::X* x, const char* const* panels, int segm
 #pragma GCC unroll 16
     for (int n = 0; n < N; ++n) w[n] = panels[s * N + n];
     const size_t bytes = pairs * T::kPairBytes;
-    for (size_t at = 0; at < bytes; at += T::kPairBytes) {
-      if constexpr (R <= T::kPrefetchRows) {
-#pragma GCC unroll 16
-        for (int n = 0; n < N; ++n) {
-          for (int line = 0; line < T::kPairBytes; line += 64) prefetch(w[n] + at + line + T::kPrefetchBytes);
-        }
-      }
-#pragma GCC unroll 2
-      for (int step = 0; step < T::kSteps; ++step) {
-        typename T::W weights[N];
-#pragma GCC unroll 16
-        for (int n = 0; n < N; ++n) weights[n] = T::load(w[n] + at, step);
+    if constexpr (T::kRunPairs == 0) {
+      for (size_t at = 0; at < bytes; at += T::kPairBytes, x += T::kSteps * R) multiply_pair<T, R, N>(x, w, at, acc);
+    } else {
+      // acc holds the sum of the finished runs; each run is a chain of its own from +0.
+      for (size_t at = 0; at < bytes;) {
+        const size_t end = bytes - at < T::kRunPairs * T::kPairBytes ? bytes : at + T::kRunPairs * T::kPairBytes;
+        V run[R][N];
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
-          const typename T::W slot = T::broadcast(x + step * R + r);
 #pragma GCC unroll 16
-          for (int n = 0; n < N; ++n) acc[r][n] = T::multiply_add(slot, weights[n], acc[r][n]);
+          for (int n = 0; n < N; ++n) run[r][n] = v_zero();
+        }
+        for (; at < end; at += T::kPairBytes, x += T::kSteps * R) multiply_pair<T, R, N>(x, w, at, run);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 16
+          for (int n = 0; n < N; ++n) acc[r][n] = v_add(acc[r][n], run[r][n]);
         }
       }
-      x += T::kSteps * R;
     }
   }
 #pragma GCC unroll 16
@@ -152,9 +175,11 @@ void gemm_block(const GemmArgs& a, int chunk, int chunk_panels, int block, int b
   const size_t panel_bytes = pairs * T::kPairBytes;
   const bool one_tile = block_end - block <= kRowTile;
   const size_t cuts = one_tile || pairs == 0 ? 1 : (pairs + T::kBlockPairs - 1) / T::kBlockPairs;
-  const size_t cut_pairs = (pairs + cuts - 1) / cuts;
+  // A cut falls between runs.
+  constexpr size_t kUnit = T::kRunPairs == 0 ? 1 : T::kRunPairs;
+  const size_t cut_pairs = ((pairs + cuts - 1) / cuts + kUnit - 1) / kUnit * kUnit;
   for (size_t cut = 0; cut < cuts; ++cut) {
-    const size_t first = cut * cut_pairs;
+    const size_t first = cut * cut_pairs < pairs ? cut * cut_pairs : pairs;
     const size_t count = pairs - first < cut_pairs ? pairs - first : cut_pairs;
     for (int row = block; row < block_end; row += kRowTile) {
       const size_t rows = tile_rows(a.m, row);
@@ -209,6 +234,7 @@ struct FmaX {
 
 struct FmaF32 : FmaX {
   static constexpr int kPairBytes = 128;
+  static constexpr size_t kRunPairs = 8;
   static constexpr int kPrefetchRows = 0;
   static constexpr int kPrefetchBytes = 0;
   static constexpr bool kRoundsToBf16 = false;
@@ -217,6 +243,7 @@ struct FmaF32 : FmaX {
 
 struct FmaBf16 : FmaX {
   static constexpr int kPairBytes = 64;
+  static constexpr size_t kRunPairs = 0;
   static constexpr int kPrefetchRows = 0;
   static constexpr int kPrefetchBytes = 0;
   static constexpr bool kRoundsToBf16 = true;
