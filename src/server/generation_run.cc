@@ -80,6 +80,7 @@ class GenerationRun {
   void observe(const Update& update);
   std::string bytes_for(Update& update, bool over);
   std::string probe();
+  Clock::time_point next_look() const;
   void begin_response(std::string& out);
   void append(std::string& out, std::string_view body) const;
   Response written() const;
@@ -130,8 +131,7 @@ asio::awaitable<Response> GenerationRun::run() {
     }
     if (over) co_return written();
     if (connection_.client_gone()) co_return written();
-    if (out.empty())
-      co_await wakeup_->wait_until(std::min({deadline_, next_probe_, Clock::now() + std::chrono::hours(1)}));
+    if (out.empty()) co_await wakeup_->wait_until(next_look());
   }
 }
 
@@ -198,6 +198,10 @@ std::string GenerationRun::probe() {
   begin_response(out);
   append(out, job_.stream ? ": still here\n\n" : " ");
   return out;
+}
+
+Clock::time_point GenerationRun::next_look() const {
+  return std::min({deadline_, next_probe_, Clock::now() + std::chrono::hours(1)});
 }
 
 void GenerationRun::begin_response(std::string& out) {
