@@ -13,6 +13,8 @@ Expected<ModelSpec> read_spec(const formats::ObjectReader& config) {
   read_full_attention_layers(config, spec);
   read_attention(config, spec);
   refuse_sliding_window(config);
+  // Hugging Face files don't say it; configurations made from GGUF do.
+  require_flag(config, "attention_bias", true, "Qwen2 has bias on q, k and v");
   spec.attention.qkv_bias = true;
   spec.tie_word_embeddings = config.boolean_or("tie_word_embeddings", false);
   if (Status status = config.status(); !status) return status.error();
