@@ -51,7 +51,7 @@ def module_lists(root, module):
 
 def check_file(root, path, layers, declared, external, problems):
     module = path.split("/")[1]
-    is_test = path.endswith("_test.cc") or "/test_" in path
+    is_test = path.endswith("_test.cc") or "/test_" in path or "/testing/" in path
     source = tree.text(root, path)
     for match in INCLUDE.finditer(source):
         quoted, angled = match.groups()
