@@ -33,7 +33,8 @@ std::size_t argmax(std::span<const float> row) {
 // ---- logits and text -------------------------------------------------------------------------------------------------
 
 Expected<GoldenPromptResult> compare_logits(const GoldenData& data, const GoldenPrompt& prompt, const GoldenRun& run,
-                                            GoldenCompute compute, std::int64_t vocab) {
+                                            GoldenCompute compute, const ModelSpec& spec) {
+  const std::int64_t vocab = spec.vocab_size;
   const std::int64_t wanted = prompt.logits.wide.shape[1];
   if (wanted != vocab) return wrong_shape(data, prompt.name + ".logits.f64", "logits per token", wanted, vocab);
   const auto width = static_cast<std::size_t>(vocab);
@@ -58,7 +59,7 @@ Expected<GoldenPromptResult> compare_logits(const GoldenData& data, const Golden
     distance = max_abs_error(std::span<const double>(prompt.logits.narrow->values), prompt.logits.wide.values);
     out.logits.hf_fp32_error = distance;
   }
-  out.logits.bound = error_bound(compute, yardstick(distance, out.logits.max_abs_reference));
+  out.logits.bound = error_bound(compute, yardstick(distance, out.logits.max_abs_reference), spec.gdn.has_value());
   return out;
 }
 
@@ -186,7 +187,7 @@ class LayerComparison {
       distance = max_abs_error(slice(*entry.narrow, index), reference);
       out.hf_fp32_error = distance;
     }
-    out.bound = error_bound(compute_, yardstick(distance, out.max_abs_reference));
+    out.bound = error_bound(compute_, yardstick(distance, out.max_abs_reference), spec_.gdn.has_value());
     return out;
   }
 
@@ -240,7 +241,7 @@ Expected<GoldenReport> compare_golden(GoldenSubject& subject, const GoldenData& 
   for (const GoldenPrompt& prompt : data.prompts) {
     Expected<GoldenRun> run = subject.run(prompt.tokens, prompt.internals.has_value());
     if (!run) return run.error();
-    Expected<GoldenPromptResult> result = compare_logits(data, prompt, *run, compute, spec.vocab_size);
+    Expected<GoldenPromptResult> result = compare_logits(data, prompt, *run, compute, spec);
     if (!result) return result.error();
     if (Status status = compare_greedy(subject, prompt, *result); !status) return status.error();
     prompts.push_back(std::move(*result));

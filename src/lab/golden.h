@@ -53,7 +53,7 @@ struct GoldenResult {
 
 // Free-running greedy text. A step counts as decided when the reference's margin exceeds twice the prompt's logit bound: two logits that
 // are each off by less than the bound can't change places then. (The text grows beyond the prompt that the bound was measured on; emulated BF16
-// roundings eat up at most 1.6 bounds of any margin over all continuations, see tools/golden/rounding.py.) Comparison ends at the
+// roundings eat up at most 1.8 * 2^16 Y of any margin over all continuations, see tools/golden/rounding.py.) Comparison ends at the
 // first undecided step, and at the first difference, because beyond it the texts are different ones.
 struct GoldenGreedy {
   std::int64_t tokens = 0;   // of the reference

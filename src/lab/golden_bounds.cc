@@ -44,8 +44,9 @@ double yardstick(double distance, double magnitude) {
   return std::max(distance, kFloorUnits * kUnitFp32 * magnitude);
 }
 
-double error_bound(GoldenCompute compute, double yardstick) {
-  return compute == GoldenCompute::kFp32 ? kFp32Factor * yardstick : kBf16Share * (kUnitBf16 / kUnitFp32) * yardstick;
+double error_bound(GoldenCompute compute, double yardstick, bool gdn) {
+  if (compute == GoldenCompute::kFp32) return kFp32Factor * yardstick;
+  return (gdn ? kBf16ShareGdn : kBf16Share) * (kUnitBf16 / kUnitFp32) * yardstick;
 }
 
 }  // namespace sterling::lab

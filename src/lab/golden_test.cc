@@ -26,6 +26,7 @@ ModelSpec hybrid_spec() {
   spec.model_type = "qwen3_5";
   spec.vocab_size = 215;
   spec.hidden_size = 62;
+  spec.gdn = GdnSpec{.key_heads = 3, .value_heads = 3, .key_dim = 14, .value_dim = 10, .conv_kernel = 3};
   spec.layers = {LayerKind::kLinearAttention, LayerKind::kFullAttention, LayerKind::kLinearAttention,
                  LayerKind::kLinearAttention};
   return spec;
@@ -166,15 +167,25 @@ TEST_F(GoldenComparison, HuggingFacesOwnFloat32RunPassesAtRatioOne) {
   }
 }
 
-TEST_F(GoldenComparison, BoundsAreFourAndTwoToThe16Yardsticks) {
+TEST_F(GoldenComparison, BoundsAreFourAndTwoToThe17Yardsticks) {
   const GoldenReport fp32 = compare(GoldenCompute::kFp32);
   const GoldenReport bf16 = compare(GoldenCompute::kBf16);
   for (std::size_t i = 0; i < fp32.prompts.size(); ++i) {
     const GoldenResult& logits = fp32.prompts[i].logits;
     const double expected = std::max(*logits.hf_fp32_error, 4 * 0x1p-24 * logits.max_abs_reference);
     EXPECT_DOUBLE_EQ(logits.bound, 4 * expected);
-    EXPECT_DOUBLE_EQ(bf16.prompts[i].logits.bound, 65536 * expected);
+    EXPECT_DOUBLE_EQ(bf16.prompts[i].logits.bound, 2 * 65536 * expected);
   }
+}
+
+TEST_F(GoldenComparison, AttentionModelsHaveHalfTheBf16Bound) {
+  const GoldenReport hybrid = compare(GoldenCompute::kBf16);
+  ModelSpec spec = hybrid_spec();
+  spec.gdn.reset();
+  subject = std::make_unique<Playback>(data, spec, Playback::kNarrow);
+  const GoldenReport attention = compare(GoldenCompute::kBf16);
+  EXPECT_DOUBLE_EQ(attention.prompts[0].logits.bound * 2, hybrid.prompts[0].logits.bound);
+  EXPECT_DOUBLE_EQ(attention.layers[0].hidden.bound * 2, hybrid.layers[0].hidden.bound);
 }
 
 TEST_F(GoldenComparison, EveryKindOfEntryIsHeldToItsBoundInItsLayer) {
