@@ -153,6 +153,11 @@ void Listener::close() {
   });
 }
 
+void Listener::close_now() {
+  error_code ignored;
+  acceptor_.close(ignored);
+}
+
 void Listener::abort_connections() {
   std::vector<std::shared_ptr<Connection>> all;
   {

@@ -27,9 +27,10 @@ class Listener {
 
   const boost::asio::ip::tcp::endpoint& endpoint() const { return endpoint_; }
 
-  // Any thread.
+  // Any thread. The listening socket itself is closed by close_now(), when no thread runs `io` any more.
   void close();
   void abort_connections();
+  void close_now();
 
  private:
   boost::asio::awaitable<void> accept_all();

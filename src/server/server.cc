@@ -88,6 +88,7 @@ void Server::Impl::end_everything() {
   io.stop();
   for (std::thread& t : threads) t.join();
   threads.clear();
+  listener.close_now();
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

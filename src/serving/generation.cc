@@ -21,6 +21,13 @@ RequestError from_engine(const Error& error) {
   return out;
 }
 
+RequestError slow_reader() {
+  return {ErrorCode::kCancelled,
+          "the answer was not read for so long that it was dropped; read the stream while it arrives",
+          {},
+          kSlowClient};
+}
+
 }  // namespace
 
 void GenerationState::start(GenerationPlan plan) {
@@ -28,6 +35,7 @@ void GenerationState::start(GenerationPlan plan) {
   usage_.prompt_tokens = plan.prompt_tokens;
   unfinished_ = plan.choices.size();
   cached_counted_.assign(plan.choices.size() / static_cast<std::size_t>(plan.choices_per_prompt), false);
+  unread_limit_ = max_unread_ * plan.choices.size();  // before the first event can come
   choices_.reserve(plan.choices.size());
   for (ChoicePlan& choice : plan.choices) choices_.emplace_back(std::move(choice.settings), plan.tokenizer);
   if (!submit_all(plan.choices)) return;
@@ -80,7 +88,7 @@ void GenerationState::push(std::int32_t choice, const engine::TokenEvent& event)
   {
     const std::lock_guard lock(mutex_);
     if (cancelled() || overrun_) return;
-    if (pending_.size() >= max_unread_) {
+    if (pending_.size() >= unread_limit_) {
       overrun_ = true;
       wake = true;
     } else {
@@ -102,7 +110,12 @@ Update GenerationState::take() {
       update.error = failure_;
       return update;
     }
-    if (!started_) return update;
+    if (!started_) {
+      if (!overrun_) return update;
+      ended_ = true;
+      update.error = slow_reader();
+      return update;
+    }
     update = std::exchange(first_, {});
     events.swap(pending_);
   }
@@ -117,11 +130,7 @@ Update GenerationState::take() {
     update.finished = true;
     end(update, std::nullopt);
   } else if (overrun()) {
-    end(update,
-        RequestError{ErrorCode::kCancelled,
-                     "the answer was not read for so long that it was dropped; read the stream while it arrives",
-                     {},
-                     kSlowClient});
+    end(update, slow_reader());
   }
   return update;
 }

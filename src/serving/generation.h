@@ -58,7 +58,8 @@ class GenerationState : public std::enable_shared_from_this<GenerationState> {
 
   engine::Engine& engine_;
   const Wake wake_;
-  const std::size_t max_unread_;
+  const std::size_t max_unread_;  // events of one choice
+  std::size_t unread_limit_ = 0;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> overrun_{false};
 

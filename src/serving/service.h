@@ -45,7 +45,7 @@ struct ServiceOptions {
   std::optional<std::uint64_t> seed;        // for requests without one; absent: each gets its own
   // --- speed and capacity only
   std::int32_t threads = 2;              // for templates and tokenising
-  std::size_t max_unread_events = 8192;  // per generation; beyond it the reader counts as gone
+  std::size_t max_unread_events = 8192;  // per choice; beyond it the reader counts as gone
   std::int32_t max_choices = 128;        // prompts × n of one request
 };
 
