@@ -24,10 +24,22 @@ namespace sterling::backend {
 enum class Compute { kBf16, kFp32 };
 
 // Handles. Negative: absent.
-struct LinearId { std::int32_t index = -1; bool present() const { return index >= 0; } };
-struct VectorId { std::int32_t index = -1; bool present() const { return index >= 0; } };
-struct EmbeddingId { std::int32_t index = -1; bool present() const { return index >= 0; } };
-struct RopeId { std::int32_t index = -1; bool present() const { return index >= 0; } };
+struct LinearId {
+  std::int32_t index = -1;
+  bool present() const { return index >= 0; }
+};
+struct VectorId {
+  std::int32_t index = -1;
+  bool present() const { return index >= 0; }
+};
+struct EmbeddingId {
+  std::int32_t index = -1;
+  bool present() const { return index >= 0; }
+};
+struct RopeId {
+  std::int32_t index = -1;
+  bool present() const { return index >= 0; }
+};
 
 // FP32 activations [rows, cols], row-major, ld floats between rows. Borrowed from the backend. Only the backend may dereference
 // `data`.
@@ -77,7 +89,7 @@ struct PoolOptions {
 };
 
 struct WeightFootprint {
-  std::int64_t bytes = 0;        // as held in memory
+  std::int64_t bytes = 0;  // as held in memory
   std::int64_t parameters = 0;
 };
 
@@ -94,7 +106,8 @@ class Backend {
   // ---- loading. Sources are checkpoint views; they are not referenced afterwards. kCorrupt names tensor and element of the
   // first NaN or infinity.
   // weight [n, k]: y = x · weightᵀ (+ bias [n]). `bias` may be null.
-  virtual Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) = 0;
+  virtual Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias,
+                                         const RowSelection& rows) = 0;
   virtual Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) = 0;
   // [channels, 1, kernel] of a causal depthwise convolution.
   virtual Expected<VectorId> load_conv(const TensorView& weight) = 0;
@@ -135,8 +148,8 @@ class Backend {
   // ---- read-back: what the pools really hold, decoded to FP32. For proofs, golden tests and tools, not for the hot path.
   virtual std::vector<float> read(Matrix x) const = 0;
   // K or V of positions [0, tokens): [kv_heads][tokens][head_dim].
-  virtual std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens,
-                                     bool value) const = 0;
+  virtual std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                     std::int64_t tokens, bool value) const = 0;
   // [value_heads][key_dim][value_dim]
   virtual std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const = 0;
   // [conv_kernel - 1][conv_channels], oldest first

@@ -1,9 +1,9 @@
 // sterling golden DIR: is what we compute what transformers computes?
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <filesystem>
+
+#include <fmt/format.h>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -21,25 +21,51 @@ using config::Setting;
 using config::SettingType;
 
 constexpr std::array kSettings{
-    Setting{.key = "dir", .type = SettingType::kPath, .help = "Folder with checkpoint/ and golden.safetensors.", .placeholder = "DIR",
+    Setting{.key = "dir",
+            .type = SettingType::kPath,
+            .help = "Folder with checkpoint/ and golden.safetensors.",
+            .placeholder = "DIR",
             .positional = true},
-    Setting{.key = "compute", .type = SettingType::kChoice, .default_text = "fp32", .effect = Effect::kResults,
-            .help = "Type of matrix products, and the bound that goes with it.", .placeholder = "TYPE",
+    Setting{.key = "compute",
+            .type = SettingType::kChoice,
+            .default_text = "fp32",
+            .effect = Effect::kResults,
+            .help = "Type of matrix products, and the bound that goes with it.",
+            .placeholder = "TYPE",
             .choices = {{{"fp32"}, {"bf16"}}}},
-    Setting{.key = "isa", .type = SettingType::kChoice, .effect = Effect::kSpeed, .help = "Kernel tier; all give the same bits.",
-            .placeholder = "TIER", .word = "auto", .choices = {{{"scalar"}, {"avx2"}, {"avx512"}, {"avx512bf16"}}}},
-    Setting{.key = "threads", .type = SettingType::kInteger, .default_text = "0", .effect = Effect::kSpeed,
-            .help = "Compute threads; 0: one per physical core.", .placeholder = "N", .max = 4096},
-    Setting{.key = "chunk", .type = SettingType::kInteger, .default_text = "0", .effect = Effect::kSpeed,
-            .help = "Prompt tokens per step; 0: all at once. Results have the same bits.", .placeholder = "N", .max = 1 << 20},
-    Setting{.key = "group", .help = "Entry group in files that hold several (kv_none, kv_scaled, kv_unit).", .placeholder = "NAME"},
-    Setting{.key = "json", .type = SettingType::kBoolean, .default_text = "false", .help = "One JSON document on stdout."},
+    Setting{.key = "isa",
+            .type = SettingType::kChoice,
+            .effect = Effect::kSpeed,
+            .help = "Kernel tier; all give the same bits.",
+            .placeholder = "TIER",
+            .word = "auto",
+            .choices = {{{"scalar"}, {"avx2"}, {"avx512"}, {"avx512bf16"}}}},
+    Setting{.key = "threads",
+            .type = SettingType::kInteger,
+            .default_text = "0",
+            .effect = Effect::kSpeed,
+            .help = "Compute threads; 0: one per physical core.",
+            .placeholder = "N",
+            .max = 4096},
+    Setting{.key = "chunk",
+            .type = SettingType::kInteger,
+            .default_text = "0",
+            .effect = Effect::kSpeed,
+            .help = "Prompt tokens per step; 0: all at once. Results have the same bits.",
+            .placeholder = "N",
+            .max = 1 << 20},
+    Setting{.key = "group",
+            .help = "Entry group in files that hold several (kv_none, kv_scaled, kv_unit).",
+            .placeholder = "NAME"},
+    Setting{
+        .key = "json", .type = SettingType::kBoolean, .default_text = "false", .help = "One JSON document on stdout."},
 };
 constexpr config::Schema kSchema{.command = "golden", .settings = kSettings};
 
 Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   const std::filesystem::path dir = settings.text("dir");
-  if (dir.empty()) return make_error(ErrorCode::kInvalidArgument, "golden needs a DIR with checkpoint/ and golden.safetensors", "DIR");
+  if (dir.empty())
+    return make_error(ErrorCode::kInvalidArgument, "golden needs a DIR with checkpoint/ and golden.safetensors", "DIR");
   auto data = lab::load_golden(dir / "golden.safetensors", settings.text("group"));
   if (!data) return data.error();
   RuntimeOptions options;
@@ -57,16 +83,20 @@ Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   auto subject = ModelSubject::create(std::move(*runtime), static_cast<std::int32_t>(longest),
                                       static_cast<std::int32_t>(settings.integer("chunk")));
   if (!subject) return subject.error();
-  const auto compute = options.compute == backend::Compute::kFp32 ? lab::GoldenCompute::kFp32 : lab::GoldenCompute::kBf16;
+  const auto compute =
+      options.compute == backend::Compute::kFp32 ? lab::GoldenCompute::kFp32 : lab::GoldenCompute::kBf16;
   return lab::compare_golden(**subject, *data, compute, isa);
 }
 
 std::string describe(const lab::GoldenReport& report) {
-  std::string text = fmt::format("{} · compute {} · {}\n", report.family, report.compute == lab::GoldenCompute::kFp32 ? "fp32" : "bf16", report.isa);
-  text += fmt::format("{:<8}{:>7}{:>14}{:>14}{:>14}{:>12}{:>10}\n", "prompt", "tokens", "max error", "bound", "HF fp32 err", "top-1", "greedy");
+  std::string text = fmt::format("{} · compute {} · {}\n", report.family,
+                                 report.compute == lab::GoldenCompute::kFp32 ? "fp32" : "bf16", report.isa);
+  text += fmt::format("{:<8}{:>7}{:>14}{:>14}{:>14}{:>12}{:>10}\n", "prompt", "tokens", "max error", "bound",
+                      "HF fp32 err", "top-1", "greedy");
   for (const lab::GoldenPromptResult& prompt : report.prompts) {
-    text += fmt::format("{:<8}{:>7}{:>14.3e}{:>14.3e}{:>14.3e}{:>12}{:>10}{}\n", prompt.name, prompt.length, prompt.logits.max_abs_error,
-                        prompt.logits.bound, prompt.logits.hf_fp32_error.value_or(0.0), fmt::format("{}/{}", prompt.top1_matches, prompt.top1_total),
+    text += fmt::format("{:<8}{:>7}{:>14.3e}{:>14.3e}{:>14.3e}{:>12}{:>10}{}\n", prompt.name, prompt.length,
+                        prompt.logits.max_abs_error, prompt.logits.bound, prompt.logits.hf_fp32_error.value_or(0.0),
+                        fmt::format("{}/{}", prompt.top1_matches, prompt.top1_total),
                         fmt::format("{}/{}", prompt.greedy.matched, prompt.greedy.tokens),
                         prompt.logits.within() && prompt.greedy.passed() ? "" : "  FAILED");
   }
@@ -74,7 +104,8 @@ std::string describe(const lab::GoldenReport& report) {
     const lab::GoldenLayerResult& layer = report.layers[i];
     text += fmt::format("layer {:<4} hidden {:.3e} (bound {:.3e})", i, layer.hidden.max_abs_error, layer.hidden.bound);
     for (const lab::GoldenResult& entry : layer.entries) {
-      text += fmt::format(" · {} {:.2e}/{:.2e}{}", entry.name, entry.max_abs_error, entry.bound, entry.within() ? "" : " FAILED");
+      text += fmt::format(" · {} {:.2e}/{:.2e}{}", entry.name, entry.max_abs_error, entry.bound,
+                          entry.within() ? "" : " FAILED");
     }
     text += layer.hidden.within() ? "\n" : "  FAILED\n";
   }
@@ -85,8 +116,11 @@ std::string describe(const lab::GoldenReport& report) {
 
 int run_golden(const Invocation& invocation) {
   if (config::asks_for_help(invocation.args)) {
-    print_out("Usage: sterling golden DIR [options]\n\nCompares a model with reference vectors made with transformers, layer by layer.\n\n"
-              "Example:\n  sterling golden tests/golden/qwen3_5 --compute fp32 --json\n\n" + config::help_text(kSchema));
+    print_out(
+        "Usage: sterling golden DIR [options]\n\nCompares a model with reference vectors made with transformers, layer "
+        "by layer.\n\n"
+        "Example:\n  sterling golden tests/golden/qwen3_5 --compute fp32 --json\n\n" +
+        config::help_text(kSchema));
     return kExitOk;
   }
   auto settings = config::resolve(kSchema, {invocation.args, {}, {}});

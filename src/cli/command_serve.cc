@@ -1,11 +1,12 @@
 // sterling serve MODEL: the server in the foreground, until SIGTERM or SIGINT.
-#include <fmt/format.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <fstream>
 #include <sstream>
 #include <thread>
+
+#include <fmt/format.h>
+#include <signal.h>
 
 #include "cli/command.h"
 #include "cli/console.h"
@@ -78,7 +79,8 @@ int run_serve(const Invocation& invocation) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  const LogSink log = make_stderr_log({level_of(options->log_level), options->log_format == "json", !under_journal(invocation)});
+  const LogSink log =
+      make_stderr_log({level_of(options->log_level), options->log_format == "json", !under_journal(invocation)});
   for (const std::string& warning : settings->warnings()) log(LogLevel::kWarning, warning);
   log(LogLevel::kInfo, fmt::format("sterling {}", kVersion));
   log(LogLevel::kInfo, config::args_line(*settings));
@@ -97,10 +99,12 @@ int run_serve(const Invocation& invocation) {
     sigwait(&signals, &again);
     (*host)->stop(std::chrono::milliseconds(0));
   });
-  const std::size_t cut = (*host)->stop(std::chrono::milliseconds(static_cast<std::int64_t>(options->drain_timeout * 1000.0)));
+  const std::size_t cut =
+      (*host)->stop(std::chrono::milliseconds(static_cast<std::int64_t>(options->drain_timeout * 1000.0)));
   pthread_kill(second.native_handle(), SIGTERM);
   second.join();
-  log(LogLevel::kInfo, cut == 0 ? std::string("stopped; every request had finished") : fmt::format("stopped; {} requests were cut off", cut));
+  log(LogLevel::kInfo, cut == 0 ? std::string("stopped; every request had finished")
+                                : fmt::format("stopped; {} requests were cut off", cut));
   return kExitOk;
 }
 

@@ -16,8 +16,12 @@ constexpr std::array kCommands{
 
 }  // namespace
 
-std::span<const Command> commands() { return kCommands; }
+std::span<const Command> commands() {
+  return kCommands;
+}
 
-int exit_code_for(const Error& error) { return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure; }
+int exit_code_for(const Error& error) {
+  return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure;
+}
 
 }  // namespace sterling::cli

@@ -1,15 +1,16 @@
 #include "cli/console.h"
 
-#include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
-#include <boost/json.hpp>
 #include <cstdio>
 #include <ctime>
 #include <memory>
 #include <mutex>
+
+#include <boost/json.hpp>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
 
 #include "cli/command.h"
 
@@ -57,7 +58,9 @@ void print_err(std::string_view text) {
   std::fflush(stderr);
 }
 
-bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+bool stderr_is_terminal() {
+  return isatty(STDERR_FILENO) == 1;
+}
 
 ProgressBar::ProgressBar(std::string label) : label_(std::move(label)), active_(stderr_is_terminal()) {}
 

@@ -10,7 +10,9 @@ namespace {
 class Recorder final : public model::ForwardProbe {
  public:
   explicit Recorder(std::int32_t layers)
-      : hidden_(static_cast<std::size_t>(layers) + 2), mixer_(static_cast<std::size_t>(layers)), mlp_(static_cast<std::size_t>(layers)) {}
+      : hidden_(static_cast<std::size_t>(layers) + 2),
+        mixer_(static_cast<std::size_t>(layers)),
+        mlp_(static_cast<std::size_t>(layers)) {}
 
   void hidden(std::int32_t index, std::vector<float> values) override { append(hidden_, index, values); }
   void mixer(std::int32_t layer, std::vector<float> values) override { append(mixer_, layer, values); }
@@ -52,7 +54,8 @@ std::vector<float> transpose_window(const std::vector<float>& window, std::size_
 
 }  // namespace
 
-Expected<std::unique_ptr<ModelSubject>> ModelSubject::create(Runtime runtime, std::int32_t max_tokens, std::int32_t chunk) {
+Expected<std::unique_ptr<ModelSubject>> ModelSubject::create(Runtime runtime, std::int32_t max_tokens,
+                                                             std::int32_t chunk) {
   std::unique_ptr<ModelSubject> subject(new ModelSubject(std::move(runtime)));
   backend::PoolOptions pools;
   pools.max_batch_tokens = chunk > 0 ? std::min(chunk, max_tokens) : max_tokens;
@@ -90,10 +93,12 @@ Expected<lab::GoldenRun> ModelSubject::run(std::span<const std::int32_t> tokens,
     const std::int32_t count = std::min(chunk_, n - begin);
     std::vector<std::int32_t> rows(static_cast<std::size_t>(count));
     std::iota(rows.begin(), rows.end(), 0);
-    const std::span<float> logits = std::span(run.logits).subspan(static_cast<std::size_t>(begin) * static_cast<std::size_t>(spec.vocab_size),
-                                                                  static_cast<std::size_t>(count) * static_cast<std::size_t>(spec.vocab_size));
-    const Status status = step(tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)), begin, rows, logits,
-                               want_internals ? &recorder : nullptr);
+    const std::span<float> logits =
+        std::span(run.logits)
+            .subspan(static_cast<std::size_t>(begin) * static_cast<std::size_t>(spec.vocab_size),
+                     static_cast<std::size_t>(count) * static_cast<std::size_t>(spec.vocab_size));
+    const Status status = step(tokens.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)), begin,
+                               rows, logits, want_internals ? &recorder : nullptr);
     if (!status) return status.error();
   }
   if (!want_internals) return run;
@@ -103,7 +108,8 @@ Expected<lab::GoldenRun> ModelSubject::run(std::span<const std::int32_t> tokens,
     append(run.v, model.read_kv(layer, block_table_, n, true));
     append(run.gdn_state, model.read_state(layer, 0));
     if (spec.gdn) {
-      append(run.gdn_conv, transpose_window(model.read_conv_window(layer, 0), static_cast<std::size_t>(spec.gdn->conv_channels())));
+      append(run.gdn_conv,
+             transpose_window(model.read_conv_window(layer, 0), static_cast<std::size_t>(spec.gdn->conv_channels())));
     }
   }
   return run;
@@ -119,8 +125,9 @@ Expected<std::vector<std::int32_t>> ModelSubject::greedy(std::span<const std::in
     const std::int32_t count = std::min(chunk_, n - position);
     const std::int32_t last = count - 1;
     const bool wanted = position + count == n;
-    const Status status = step(tokens.subspan(static_cast<std::size_t>(position), static_cast<std::size_t>(count)), position,
-                               std::span(&last, wanted ? 1 : 0), std::span(logits).first(wanted ? vocab : 0), nullptr);
+    const Status status =
+        step(tokens.subspan(static_cast<std::size_t>(position), static_cast<std::size_t>(count)), position,
+             std::span(&last, wanted ? 1 : 0), std::span(logits).first(wanted ? vocab : 0), nullptr);
     if (!status) return status.error();
     position += count;
   }

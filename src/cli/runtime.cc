@@ -1,11 +1,11 @@
 #include "cli/runtime.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "backend/cpu/cpu_backend.h"
 #include "cli/console.h"
@@ -61,7 +61,8 @@ std::optional<std::string> token_text(const boost::json::value& value) {
   return std::nullopt;
 }
 
-text::ChatTemplate::SpecialTokens special_tokens(const formats::Checkpoint& checkpoint, const text::Tokenizer& tokenizer) {
+text::ChatTemplate::SpecialTokens special_tokens(const formats::Checkpoint& checkpoint,
+                                                 const text::Tokenizer& tokenizer) {
   text::ChatTemplate::SpecialTokens tokens;
   const auto take = [&tokens](const boost::json::object* source) {
     if (source == nullptr) return;
@@ -131,10 +132,11 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
   const std::int64_t wanted_len = options.max_model_len ? static_cast<std::int64_t>(*options.max_model_len)
                                                         : std::int64_t{spec.max_position_embeddings};
   if (wanted_len > spec.max_position_embeddings) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("--max-model-len {} is beyond what the model was made for: max_position_embeddings is {}",
-                                  wanted_len, spec.max_position_embeddings),
-                      "--max-model-len");
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--max-model-len {} is beyond what the model was made for: max_position_embeddings is {}",
+                    wanted_len, spec.max_position_embeddings),
+        "--max-model-len");
   }
   if (per_token == 0) {
     tokens = wanted_len * pools.max_batch_slices;  // nothing to store
@@ -142,23 +144,26 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
     tokens = static_cast<std::int64_t>(*options.kv_cache_memory) / per_token;
   } else {
     const std::int64_t budget = static_cast<std::int64_t>(static_cast<double>(available - state_bytes) * kKvShare);
-    tokens = std::min({std::max<std::int64_t>(budget, 0) / per_token, wanted_len * pools.max_batch_slices, kMaxAutoTokens});
+    tokens =
+        std::min({std::max<std::int64_t>(budget, 0) / per_token, wanted_len * pools.max_batch_slices, kMaxAutoTokens});
   }
   const std::int64_t blocks = tokens / plan::kBlockTokens;
   pools.kv_blocks = static_cast<std::int32_t>(std::min<std::int64_t>(blocks, INT32_MAX));
   const std::int64_t fitting = std::int64_t{pools.kv_blocks} * plan::kBlockTokens;
   if (fitting < plan::kBlockTokens) {
-    return make_error(ErrorCode::kResourceExhausted,
-                      fmt::format("the KV pool would hold {} tokens ({} per token); give it more with --kv-cache-memory",
-                                  tokens, format_bytes(per_token)),
-                      "--kv-cache-memory");
+    return make_error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("the KV pool would hold {} tokens ({} per token); give it more with --kv-cache-memory", tokens,
+                    format_bytes(per_token)),
+        "--kv-cache-memory");
   }
   if (options.max_model_len && fitting < wanted_len) {
-    return make_error(ErrorCode::kResourceExhausted,
-                      fmt::format("--max-model-len {} does not fit the KV pool of {} tokens ({} at {} per token); lower it or "
-                                  "raise --kv-cache-memory",
-                                  wanted_len, fitting, format_bytes(fitting * per_token), format_bytes(per_token)),
-                      "--max-model-len");
+    return make_error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("--max-model-len {} does not fit the KV pool of {} tokens ({} at {} per token); lower it or "
+                    "raise --kv-cache-memory",
+                    wanted_len, fitting, format_bytes(fitting * per_token), format_bytes(per_token)),
+        "--max-model-len");
   }
   pools.max_sequence_tokens = static_cast<std::int32_t>(std::min(wanted_len, fitting));
   return pools;
@@ -169,8 +174,10 @@ Expected<std::shared_ptr<const text::Tokenizer>> load_tokenizer(const formats::C
   if (const formats::GgufTokenizerData* data = checkpoint.gguf_tokenizer()) {
     return text::Tokenizer::from_gguf(to_vocabulary(*data));
   }
-  return make_error(ErrorCode::kNotFound, fmt::format("{} has no tokenizer.json; text can't be turned into tokens without it",
-                                                      checkpoint.path()), "tokenizer.json");
+  return make_error(
+      ErrorCode::kNotFound,
+      fmt::format("{} has no tokenizer.json; text can't be turned into tokens without it", checkpoint.path()),
+      "tokenizer.json");
 }
 
 Expected<std::shared_ptr<const text::ChatTemplate>> load_chat_template(const formats::Checkpoint& checkpoint,

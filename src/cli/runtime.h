@@ -19,10 +19,10 @@
 namespace sterling::cli {
 
 struct RuntimeOptions {
-  std::string model;                    // directory or .gguf file
+  std::string model;  // directory or .gguf file
   backend::Compute compute = backend::Compute::kBf16;
-  std::optional<std::string> isa;       // empty: fastest measured
-  std::optional<std::size_t> threads;   // empty: one per physical core within limits
+  std::optional<std::string> isa;      // empty: fastest measured
+  std::optional<std::size_t> threads;  // empty: one per physical core within limits
   bool pin_threads = false;
 };
 

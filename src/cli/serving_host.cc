@@ -1,7 +1,6 @@
 #include "cli/serving_host.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +11,8 @@
 #include <fstream>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "cli/console.h"
 #include "cli/runtime.h"
@@ -96,14 +97,16 @@ Expected<std::vector<std::string>> read_keys(const config::ServeOptions& options
   if (!options.api_key_file) return keys;
   std::ifstream file(*options.api_key_file);
   if (!file) {
-    return make_error(ErrorCode::kNotFound, fmt::format("--api-key-file {}: cannot be read", *options.api_key_file), "--api-key-file");
+    return make_error(ErrorCode::kNotFound, fmt::format("--api-key-file {}: cannot be read", *options.api_key_file),
+                      "--api-key-file");
   }
   for (std::string line; std::getline(file, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty() && line[0] != '#') keys.push_back(line);
   }
   if (keys.empty()) {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("--api-key-file {}: holds no key", *options.api_key_file), "--api-key-file");
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("--api-key-file {}: holds no key", *options.api_key_file), "--api-key-file");
   }
   return keys;
 }
@@ -113,7 +116,8 @@ Status check_port(const std::string& host, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
-  if (port == 0 || inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &address.sin_addr) != 1) return {};
+  if (port == 0 || inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &address.sin_addr) != 1)
+    return {};
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return {};
   const int on = 1;
@@ -121,9 +125,11 @@ Status check_port(const std::string& host, std::uint16_t port) {
   const bool taken = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == EADDRINUSE;
   close(fd);
   if (!taken) return {};
-  return make_error(ErrorCode::kResourceExhausted,
-                    fmt::format("port {} on {} is in use by another process; choose another with --port, or --port 0 for a free one", port, host),
-                    "--port");
+  return make_error(
+      ErrorCode::kResourceExhausted,
+      fmt::format("port {} on {} is in use by another process; choose another with --port, or --port 0 for a free one",
+                  port, host),
+      "--port");
 }
 
 // One token through the whole model: finite logits before anybody is told "ready".
@@ -139,41 +145,52 @@ Status try_model(model::Model& model) {
   std::vector<float> logits(static_cast<std::size_t>(model.limits().vocab_size));
   if (Status status = model.forward(BatchView{std::span(&slice, 1)}, logits); !status) return status;
   if (std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) return {};
-  return make_error(ErrorCode::kCorrupt, "the model gives logits that are not finite on its first token; the weights are unusable");
+  return make_error(ErrorCode::kCorrupt,
+                    "the model gives logits that are not finite on its first token; the weights are unusable");
 }
 
 void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log) {
   const ModelSpec& spec = runtime.model->spec();
   const plan::KvType type = runtime.backend->kv_type();
   const backend::WeightFootprint weights = runtime.backend->weights();
-  log(LogLevel::kInfo, fmt::format("Loaded {}: {} layers, {} parameters, weights {} in memory; kernels {}", spec.architecture,
-                                   spec.layer_count(), weights.parameters, format_bytes(weights.bytes), runtime.backend->description()));
+  log(LogLevel::kInfo,
+      fmt::format("Loaded {}: {} layers, {} parameters, weights {} in memory; kernels {}", spec.architecture,
+                  spec.layer_count(), weights.parameters, format_bytes(weights.bytes), runtime.backend->description()));
   for (const model::WeightBinder::Skipped& skipped : runtime.model->skipped()) {
-    log(LogLevel::kInfo, fmt::format("Not loaded: {} ({} tensors, {})", skipped.what, skipped.tensors, format_bytes(skipped.bytes)));
+    log(LogLevel::kInfo,
+        fmt::format("Not loaded: {} ({} tensors, {})", skipped.what, skipped.tensors, format_bytes(skipped.bytes)));
   }
   std::int64_t expanded = 0;
   for (const TensorView& tensor : runtime.checkpoint->tensors()) expanded += is_block_dtype(tensor.dtype) ? 1 : 0;
   if (expanded > 0) {
-    log(LogLevel::kInfo, fmt::format("{} GGUF block-quantised tensors are decoded exactly to FP32 and held so", expanded));
+    log(LogLevel::kInfo,
+        fmt::format("{} GGUF block-quantised tensors are decoded exactly to FP32 and held so", expanded));
   }
   const std::string_view kv = type == plan::KvType::kBf16 ? "bf16" : "fp32";
   log(LogLevel::kInfo, fmt::format("Using KV cache dtype: {}", kv));
-  log(LogLevel::kInfo, fmt::format("KV Cache is allocated. dtype: {}, #tokens: {}, size: {}", kv, std::int64_t{pools.kv_blocks} * plan::kBlockTokens,
-                                   format_bytes(std::int64_t{pools.kv_blocks} * plan::kBlockTokens * plan::kv_bytes_per_token(spec, type))));
+  log(LogLevel::kInfo, fmt::format("KV Cache is allocated. dtype: {}, #tokens: {}, size: {}", kv,
+                                   std::int64_t{pools.kv_blocks} * plan::kBlockTokens,
+                                   format_bytes(std::int64_t{pools.kv_blocks} * plan::kBlockTokens *
+                                                plan::kv_bytes_per_token(spec, type))));
   if (spec.gdn) {
-    log(LogLevel::kInfo, fmt::format("Recurrent state is allocated. dtype: fp32, #slots: {}, size: {}", pools.state_slots,
-                                     format_bytes(pools.state_slots * plan::state_bytes_per_sequence(spec))));
+    log(LogLevel::kInfo,
+        fmt::format("Recurrent state is allocated. dtype: fp32, #slots: {}, size: {}", pools.state_slots,
+                    format_bytes(pools.state_slots * plan::state_bytes_per_sequence(spec))));
   }
-  log(LogLevel::kInfo, fmt::format("max_total_num_tokens={}, chunked_prefill_size={}, max_running_requests={}, context_len={}",
-                                   std::int64_t{pools.kv_blocks} * plan::kBlockTokens, pools.max_batch_tokens, pools.max_batch_slices,
-                                   pools.max_sequence_tokens));
+  log(LogLevel::kInfo,
+      fmt::format("max_total_num_tokens={}, chunked_prefill_size={}, max_running_requests={}, context_len={}",
+                  std::int64_t{pools.kv_blocks} * plan::kBlockTokens, pools.max_batch_tokens, pools.max_batch_slices,
+                  pools.max_sequence_tokens));
 }
 
-std::chrono::milliseconds to_ms(double seconds) { return std::chrono::milliseconds(std::llround(seconds * 1000.0)); }
+std::chrono::milliseconds to_ms(double seconds) {
+  return std::chrono::milliseconds(std::llround(seconds * 1000.0));
+}
 
 }  // namespace
 
-Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions& options, std::string settings_json, LogSink log) {
+Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions& options, std::string settings_json,
+                                                     LogSink log) {
   if (Status status = check_port(options.host, options.port); !status) return status.error();
   auto keys = read_keys(options);
   if (!keys) return keys.error();
@@ -189,7 +206,8 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (!loaded) return loaded.error();
   host->runtime = std::move(*loaded);
 
-  auto pools = plan_pools(host->runtime, {options.max_model_len, options.kv_cache_memory, options.max_num_seqs, options.max_num_batched_tokens});
+  auto pools = plan_pools(host->runtime, {options.max_model_len, options.kv_cache_memory, options.max_num_seqs,
+                                          options.max_num_batched_tokens});
   if (!pools) return pools.error();
   if (Status status = host->runtime.model->configure(*pools); !status) return status.error();
   log_model(host->runtime, *pools, log);
@@ -203,7 +221,9 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
     auto chat_template = load_chat_template(*host->runtime.checkpoint, *service.tokenizer, options.chat_template);
     if (!chat_template) return chat_template.error();
     service.chat_template = *chat_template;
-    if (service.chat_template == nullptr) log(LogLevel::kWarning, "the checkpoint has no chat template: /v1/chat/completions is refused; give one with --chat-template");
+    if (service.chat_template == nullptr)
+      log(LogLevel::kWarning,
+          "the checkpoint has no chat template: /v1/chat/completions is refused; give one with --chat-template");
   } else if (tokenizer.error().code == ErrorCode::kNotFound) {
     log(LogLevel::kWarning, fmt::format("{}: requests can only bring token ids", tokenizer.error().message));
   } else {
@@ -241,8 +261,10 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (!started) return started.error();
   host->server = std::move(*started);
   host->server->set_ready(true);
-  log(LogLevel::kInfo, fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales=not_applicable kv_tokens={} max_sequences={} manifest=none",
-                                   host->address(), host->model_name(), host->runtime.backend->kv_type() == plan::KvType::kBf16 ? "bf16" : "fp32",
+  log(LogLevel::kInfo, fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales=not_applicable "
+                                   "kv_tokens={} max_sequences={} manifest=none",
+                                   host->address(), host->model_name(),
+                                   host->runtime.backend->kv_type() == plan::KvType::kBf16 ? "bf16" : "fp32",
                                    std::int64_t{pools->kv_blocks} * plan::kBlockTokens, pools->max_batch_slices));
   return std::unique_ptr<ServingHost>(std::move(host));
 }

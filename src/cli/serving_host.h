@@ -22,6 +22,7 @@ class ServingHost {
 };
 
 // Loads the model, opens the port and says ready (one `ready …` line in the log). `settings_json` is served at /server_info.
-Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions& options, std::string settings_json, LogSink log);
+Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions& options, std::string settings_json,
+                                                     LogSink log);
 
 }  // namespace sterling::cli

@@ -14,10 +14,11 @@ std::vector<std::pair<Field, std::int64_t>> widths(const ModelSpec& spec) {
   const AttentionSpec& attention = spec.attention;
   const std::int64_t q_width = std::int64_t{attention.heads} * attention.head_dim;
   const std::int64_t kv_width = std::int64_t{attention.kv_heads} * attention.head_dim;
-  std::vector<std::pair<Field, std::int64_t>> list = {
-      {&Activations::residual, spec.hidden_size}, {&Activations::normed, spec.hidden_size},
-      {&Activations::mlp_gate, spec.intermediate_size}, {&Activations::mlp_up, spec.intermediate_size},
-      {&Activations::probe, spec.hidden_size}};
+  std::vector<std::pair<Field, std::int64_t>> list = {{&Activations::residual, spec.hidden_size},
+                                                      {&Activations::normed, spec.hidden_size},
+                                                      {&Activations::mlp_gate, spec.intermediate_size},
+                                                      {&Activations::mlp_up, spec.intermediate_size},
+                                                      {&Activations::probe, spec.hidden_size}};
   std::int64_t mixed = 0;
   if (spec.count(LayerKind::kFullAttention) > 0) {
     mixed = q_width;
@@ -55,7 +56,9 @@ std::int64_t Activations::floats_per_token(const ModelSpec& spec) {
   return floats;
 }
 
-backend::Matrix top(backend::Matrix buffer, std::int64_t rows) { return top(buffer, rows, buffer.cols); }
+backend::Matrix top(backend::Matrix buffer, std::int64_t rows) {
+  return top(buffer, rows, buffer.cols);
+}
 
 backend::Matrix top(backend::Matrix buffer, std::int64_t rows, std::int64_t cols) {
   return backend::Matrix{buffer.data, rows, cols, buffer.ld};

@@ -9,18 +9,18 @@
 namespace sterling::model {
 
 struct Activations {
-  backend::Matrix residual;      // [tokens, hidden]
-  backend::Matrix normed;        // [tokens, hidden] input of mixer, MLP and head
-  backend::Matrix mixed;         // [tokens, widest mixer output] attention or GDN output before o_proj / out_proj
-  backend::Matrix q;             // [tokens, heads * head_dim]
-  backend::Matrix gate;          // [tokens, heads * head_dim], families with an output gate
-  backend::Matrix k, v;          // [tokens, kv_heads * head_dim]
-  backend::Matrix qkv;           // [tokens, conv_channels] GDN
-  backend::Matrix z;             // [tokens, value_heads * value_dim] GDN
-  backend::Matrix a, b;          // [tokens, value_heads] GDN
-  backend::Matrix mlp_gate;      // [tokens, intermediate]
-  backend::Matrix mlp_up;        // [tokens, intermediate]
-  backend::Matrix probe;         // [tokens, hidden] a block's output before the residual add; used with a probe only
+  backend::Matrix residual;  // [tokens, hidden]
+  backend::Matrix normed;    // [tokens, hidden] input of mixer, MLP and head
+  backend::Matrix mixed;     // [tokens, widest mixer output] attention or GDN output before o_proj / out_proj
+  backend::Matrix q;         // [tokens, heads * head_dim]
+  backend::Matrix gate;      // [tokens, heads * head_dim], families with an output gate
+  backend::Matrix k, v;      // [tokens, kv_heads * head_dim]
+  backend::Matrix qkv;       // [tokens, conv_channels] GDN
+  backend::Matrix z;         // [tokens, value_heads * value_dim] GDN
+  backend::Matrix a, b;      // [tokens, value_heads] GDN
+  backend::Matrix mlp_gate;  // [tokens, intermediate]
+  backend::Matrix mlp_up;    // [tokens, intermediate]
+  backend::Matrix probe;     // [tokens, hidden] a block's output before the residual add; used with a probe only
 
   // kResourceExhausted names the bytes that could not be had.
   static Expected<Activations> allocate(backend::Backend& backend, const ModelSpec& spec, std::int64_t tokens);

@@ -14,7 +14,7 @@ namespace sterling::model {
 struct AttentionBlock {
   std::int32_t kv_layer = 0;
   backend::LinearId q, k, v, o;
-  backend::LinearId gate;          // Qwen3.5: [heads * head_dim], or absent
+  backend::LinearId gate;            // Qwen3.5: [heads * head_dim], or absent
   backend::VectorId q_norm, k_norm;  // [head_dim], or absent
   backend::RopeId rope;
 };

@@ -1,8 +1,8 @@
 #include "model/config_fields.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include <fmt/format.h>
 
 namespace sterling::model {
 namespace {
@@ -63,17 +63,38 @@ void read_common(const formats::ObjectReader& config, ModelSpec& spec) {
   spec.max_position_embeddings = static_cast<std::int32_t>(config.integer("max_position_embeddings", 1, kMaxExtent));
   spec.rms_norm_eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6, 0.0, 1.0));
   if (const auto activation = config.optional_string("hidden_act"); activation && *activation != "silu") {
-    config.fail("hidden_act", fmt::format("\"{}\" is not supported; accepted: silu", *activation), ErrorCode::kUnsupported);
+    config.fail("hidden_act", fmt::format("\"{}\" is not supported; accepted: silu", *activation),
+                ErrorCode::kUnsupported);
   }
   for (const std::int64_t id : config.integer_or_list("eos_token_id", 0, kMaxExtent)) {
     spec.eos_token_ids.push_back(static_cast<std::int32_t>(id));
   }
   // Training, storage and bookkeeping: nothing here changes what a forward pass computes.
-  config.ignore({"architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "use_cache",
-                 "initializer_range", "attention_dropout", "hidden_dropout", "bos_token_id", "pad_token_id",
-                 "pretraining_tp", "_name_or_path", "name_or_path", "max_window_layers", "is_llama_config",
-                 "transformers.js_config", "auto_map", "output_attentions", "output_hidden_states", "return_dict",
-                 "quantization_config", "unsloth_fixed", "unsloth_version", "rope_interleaved"});
+  config.ignore({"architectures",
+                 "model_type",
+                 "dtype",
+                 "torch_dtype",
+                 "transformers_version",
+                 "use_cache",
+                 "initializer_range",
+                 "attention_dropout",
+                 "hidden_dropout",
+                 "bos_token_id",
+                 "pad_token_id",
+                 "pretraining_tp",
+                 "_name_or_path",
+                 "name_or_path",
+                 "max_window_layers",
+                 "is_llama_config",
+                 "transformers.js_config",
+                 "auto_map",
+                 "output_attentions",
+                 "output_hidden_states",
+                 "return_dict",
+                 "quantization_config",
+                 "unsloth_fixed",
+                 "unsloth_version",
+                 "rope_interleaved"});
 }
 
 void read_full_attention_layers(const formats::ObjectReader& config, ModelSpec& spec) {
@@ -123,13 +144,15 @@ void refuse_sliding_window(const formats::ObjectReader& config) {
   const bool on = config.boolean_or("use_sliding_window", false);
   const auto window = config.optional_integer("sliding_window", 0, std::int64_t{1} << 40);
   if (on && window) {
-    config.fail("use_sliding_window", "sliding-window attention is not supported; accepted: false", ErrorCode::kUnsupported);
+    config.fail("use_sliding_window", "sliding-window attention is not supported; accepted: false",
+                ErrorCode::kUnsupported);
   }
 }
 
 void require_flag(const formats::ObjectReader& config, std::string_view key, bool value, std::string_view reason) {
   if (config.boolean_or(key, value) == value) return;
-  config.fail(key, fmt::format("{} is not supported: {}; accepted: {}", !value, reason, value), ErrorCode::kUnsupported);
+  config.fail(key, fmt::format("{} is not supported: {}; accepted: {}", !value, reason, value),
+              ErrorCode::kUnsupported);
 }
 
 }  // namespace sterling::model

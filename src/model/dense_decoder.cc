@@ -11,8 +11,8 @@ backend::VectorId bind_norm(const ModelSpec& spec, WeightBinder& binder, const s
   return binder.vector(name, size, spec.zero_centered_norm ? VectorTransform::kOnePlus : VectorTransform::kNone);
 }
 
-AttentionBlock bind_attention(const ModelSpec& spec, WeightBinder& binder, const std::string& module, backend::RopeId rope,
-                              std::int32_t kv_layer) {
+AttentionBlock bind_attention(const ModelSpec& spec, WeightBinder& binder, const std::string& module,
+                              backend::RopeId rope, std::int32_t kv_layer) {
   const AttentionSpec& attention = spec.attention;
   const std::int64_t hidden = spec.hidden_size;
   const std::int64_t head_dim = attention.head_dim;

@@ -1,7 +1,5 @@
 // Same request, same bits: alone or among others, whole or in chunks, on one thread or several, on every kernel tier this machine has.
 // The yardstick is equality of every logit's bits with one plain run: scalar tier, one thread, whole prompt, nobody else.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +8,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
 #include "formats/checkpoint.h"
@@ -20,7 +20,7 @@
 namespace sterling::model {
 namespace {
 
-constexpr std::int32_t kMaxTokens = 96;      // of one sequence
+constexpr std::int32_t kMaxTokens = 96;  // of one sequence
 constexpr std::int32_t kDecodeSteps = 6;
 constexpr std::int32_t kSequences = 8;
 constexpr std::int32_t kBlocksEach = (kMaxTokens + plan::kBlockTokens - 1) / plan::kBlockTokens;
@@ -33,7 +33,8 @@ struct Subject {
 
 Subject load(const std::string& family, const kernels::KernelTable* table, std::size_t threads) {
   Subject subject;
-  auto checkpoint = formats::Checkpoint::open(std::string(STERLING_SOURCE_DIR) + "/tests/golden/" + family + "/checkpoint");
+  auto checkpoint =
+      formats::Checkpoint::open(std::string(STERLING_SOURCE_DIR) + "/tests/golden/" + family + "/checkpoint");
   EXPECT_TRUE(checkpoint.ok()) << checkpoint.error().message;
   platform::ThreadPool::Options options;
   options.threads = threads;
@@ -73,7 +74,8 @@ Sequence make_sequence(std::vector<std::int32_t> tokens, std::int32_t place) {
 }
 
 // One step: `counts[i]` new tokens of sequence i (0: not in the step). Returns the logits after each one's last token.
-std::vector<std::vector<float>> step(Model& model, std::vector<Sequence>& sequences, const std::vector<std::int32_t>& counts) {
+std::vector<std::vector<float>> step(Model& model, std::vector<Sequence>& sequences,
+                                     const std::vector<std::int32_t>& counts) {
   std::vector<SequenceSlice> slices;
   std::vector<std::int32_t> last(sequences.size());
   std::vector<std::size_t> who;
@@ -82,7 +84,8 @@ std::vector<std::vector<float>> step(Model& model, std::vector<Sequence>& sequen
     Sequence& sequence = sequences[i];
     last[i] = counts[i] - 1;
     SequenceSlice slice;
-    slice.tokens = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(counts[i]));
+    slice.tokens = std::span(sequence.tokens)
+                       .subspan(static_cast<std::size_t>(sequence.done), static_cast<std::size_t>(counts[i]));
     slice.start_position = sequence.done;
     slice.block_table = sequence.blocks;
     slice.state_slot = sequence.slot;
@@ -97,14 +100,15 @@ std::vector<std::vector<float>> step(Model& model, std::vector<Sequence>& sequen
   EXPECT_TRUE(status.ok());
   std::vector<std::vector<float>> result(sequences.size());
   for (std::size_t k = 0; k < who.size(); ++k) {
-    result[who[k]].assign(logits.begin() + static_cast<std::ptrdiff_t>(k * vocab), logits.begin() + static_cast<std::ptrdiff_t>((k + 1) * vocab));
+    result[who[k]].assign(logits.begin() + static_cast<std::ptrdiff_t>(k * vocab),
+                          logits.begin() + static_cast<std::ptrdiff_t>((k + 1) * vocab));
   }
   return result;
 }
 
 // Logits after the prompt and after each of the following tokens, prompt cut into chunks.
-std::vector<std::vector<float>> run_alone(Model& model, const std::vector<std::int32_t>& tokens, std::int32_t prompt, std::int32_t chunk,
-                                          std::int32_t place) {
+std::vector<std::vector<float>> run_alone(Model& model, const std::vector<std::int32_t>& tokens, std::int32_t prompt,
+                                          std::int32_t chunk, std::int32_t place) {
   std::vector<Sequence> sequences{make_sequence(tokens, place)};
   std::vector<std::vector<float>> result;
   while (sequences[0].done < static_cast<std::int32_t>(tokens.size())) {
@@ -115,7 +119,8 @@ std::vector<std::vector<float>> run_alone(Model& model, const std::vector<std::i
   return result;
 }
 
-void expect_same_bits(const std::vector<std::vector<float>>& expected, const std::vector<std::vector<float>>& actual, const std::string& what) {
+void expect_same_bits(const std::vector<std::vector<float>>& expected, const std::vector<std::vector<float>>& actual,
+                      const std::string& what) {
   ASSERT_EQ(expected.size(), actual.size()) << what;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     ASSERT_EQ(expected[i].size(), actual[i].size()) << what;
@@ -148,12 +153,14 @@ TEST_P(Determinism, SameBitsWhateverTheScheduleThreadsAndTier) {
       const Subject subject = load(family, table, threads);
       for (const std::int32_t chunk : {1, 7, 64}) {
         const std::size_t i = 6;
-        expect_same_bits(expected[i], run_alone(*subject.model, texts[i], prompts[i], chunk, 2), where + ", chunks of " + std::to_string(chunk));
+        expect_same_bits(expected[i], run_alone(*subject.model, texts[i], prompts[i], chunk, 2),
+                         where + ", chunks of " + std::to_string(chunk));
       }
       // All at once, in random portions: prefill chunks of some beside decode rows of others.
       std::mt19937 generator(static_cast<std::uint32_t>(threads));
       std::vector<Sequence> sequences;
-      for (std::int32_t i = 0; i < kSequences; ++i) sequences.push_back(make_sequence(texts[static_cast<std::size_t>(i)], i));
+      for (std::int32_t i = 0; i < kSequences; ++i)
+        sequences.push_back(make_sequence(texts[static_cast<std::size_t>(i)], i));
       std::vector<std::vector<std::vector<float>>> actual(kSequences);
       for (bool open = true; open;) {
         open = false;

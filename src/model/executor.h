@@ -18,7 +18,8 @@ struct ExecutorLimits {
   std::int32_t state_slots = 0;          // recurrent-state slots, ids 0 … state_slots - 1; 0 where the model has none
   std::int32_t max_batch_tokens = 0;     // most tokens of one step
   std::int32_t max_batch_slices = 0;     // most sequences of one step
-  std::int32_t max_logit_rows = 0;       // most logit rows of one step; 0: max_batch_slices. Prompt logprobs want a row per token
+  std::int32_t max_logit_rows =
+      0;  // most logit rows of one step; 0: max_batch_slices. Prompt logprobs want a row per token
 };
 
 // Not thread-safe: one engine thread drives it.

@@ -1,9 +1,9 @@
 #include "model/model.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "model/architecture.h"
 #include "quant/decode.h"
@@ -31,8 +31,10 @@ Status read_rope_divisors(const formats::Checkpoint& checkpoint, ModelSpec& spec
   }
   for (const float value : *values) {
     if (value >= 1e-3F && value <= 1e6F) continue;
-    return make_error(ErrorCode::kCorrupt, fmt::format("{}: tensor {} holds {}, expected frequency divisors from 0.001 to 1e6",
-                                                       tensor->file, tensor->name, value), tensor->name);
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("{}: tensor {} holds {}, expected frequency divisors from 0.001 to 1e6", tensor->file,
+                                  tensor->name, value),
+                      tensor->name);
   }
   rope.freq_divisors = std::move(*values);
   return {};
@@ -122,12 +124,15 @@ Status Model::configure(const backend::PoolOptions& options) {
   return {};
 }
 
-Status Model::forward(const BatchView& batch, std::span<float> logits) { return forward(batch, logits, nullptr); }
+Status Model::forward(const BatchView& batch, std::span<float> logits) {
+  return forward(batch, logits, nullptr);
+}
 
 Status Model::forward(const BatchView& batch, std::span<float> logits, ForwardProbe* probe) {
   const std::int64_t tokens = batch.total_tokens();
   if (tokens < 1 || tokens > limits_.max_batch_tokens) {
-    return make_error(ErrorCode::kInternal, fmt::format("a step of {} tokens; accepted: 1 to {}", tokens, limits_.max_batch_tokens));
+    return make_error(ErrorCode::kInternal,
+                      fmt::format("a step of {} tokens; accepted: 1 to {}", tokens, limits_.max_batch_tokens));
   }
   if (static_cast<std::int64_t>(logits.size()) != batch.total_logit_rows() * spec_.vocab_size) {
     return make_error(ErrorCode::kInternal, "the logits buffer does not fit the step's rows");
@@ -153,7 +158,8 @@ Status Model::forward(const BatchView& batch, std::span<float> logits, ForwardPr
 }
 
 // residual += in · weightᵀ. With a probe the product is formed apart first; the sum has the same bits.
-void Model::project(Matrix in, LinearId weight, std::int64_t tokens, const std::function<void(std::vector<float>)>& probe) {
+void Model::project(Matrix in, LinearId weight, std::int64_t tokens,
+                    const std::function<void(std::vector<float>)>& probe) {
   const Matrix residual = top(act_.residual, tokens);
   if (!probe) {
     backend_.linear(in, std::span(&weight, 1), std::span(&residual, 1), true);

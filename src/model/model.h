@@ -59,7 +59,8 @@ class Model final : public Executor {
   Status forward(const BatchView& batch, std::span<float> logits, ForwardProbe* probe);
 
   // Read-back of what the pools hold, per layer of the model; empty where the layer is of the other kind.
-  std::vector<float> read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens, bool value);
+  std::vector<float> read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,
+                             bool value);
   std::vector<float> read_state(std::int32_t layer, std::int32_t slot);
   std::vector<float> read_conv_window(std::int32_t layer, std::int32_t slot);
 
@@ -69,7 +70,8 @@ class Model final : public Executor {
   void run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* probe);
   void run_attention(const AttentionBlock& block, std::int64_t tokens);
   void run_gdn(const GdnBlock& block, std::int64_t tokens);
-  void project(backend::Matrix in, backend::LinearId weight, std::int64_t tokens, const std::function<void(std::vector<float>)>& probe);
+  void project(backend::Matrix in, backend::LinearId weight, std::int64_t tokens,
+               const std::function<void(std::vector<float>)>& probe);
   backend::GdnArgs gdn_args(const GdnBlock& block) const;
 
   backend::Backend& backend_;

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <string>
+
+#include <fmt/format.h>
 
 #include "model/arch/families.h"
 #include "model/architecture.h"
@@ -47,7 +47,9 @@ bool is_off(const boost::json::value& value) {
 
 }  // namespace
 
-std::span<const Architecture* const> architectures() { return kArchitectures; }
+std::span<const Architecture* const> architectures() {
+  return kArchitectures;
+}
 
 const Architecture* find_architecture(std::string_view name) {
   for (const Architecture* architecture : kArchitectures) {
@@ -63,25 +65,27 @@ Expected<SpecResult> read_model_spec(const boost::json::object& config, std::str
   if (Status status = reader.status(); !status) return status.error();
   if (names.size() != 1) {
     return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("{}: architectures has {} entries; accepted: one", config_file, names.size()), "architectures");
+                      fmt::format("{}: architectures has {} entries; accepted: one", config_file, names.size()),
+                      "architectures");
   }
   const Architecture* architecture = find_architecture(names[0]);
   if (architecture == nullptr) {
-    return make_error(ErrorCode::kUnsupported,
-                      fmt::format("{}: architecture \"{}\" is not supported; accepted: {}", config_file, names[0],
-                                  accepted_names()),
-                      "architectures");
+    return make_error(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: architecture \"{}\" is not supported; accepted: {}", config_file, names[0], accepted_names()),
+        "architectures");
   }
   auto spec = architecture->read_spec(reader);
   if (!spec) return spec.error();
   for (const std::string& path : reader.unread()) {
     const boost::json::value* value = value_at(config, path);
     if (value == nullptr || is_off(*value)) continue;
-    return make_error(ErrorCode::kUnsupported,
-                      fmt::format("{}: {} = {} is not known for {}; it might change what the model computes, so it is not "
-                                  "ignored",
-                                  config_file, path, boost::json::serialize(*value), architecture->name),
-                      path);
+    return make_error(
+        ErrorCode::kUnsupported,
+        fmt::format("{}: {} = {} is not known for {}; it might change what the model computes, so it is not "
+                    "ignored",
+                    config_file, path, boost::json::serialize(*value), architecture->name),
+        path);
   }
   spec->architecture = names[0];
   spec->model_type = model_type;

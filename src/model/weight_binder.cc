@@ -1,10 +1,10 @@
 #include "model/weight_binder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "quant/decode.h"
 
@@ -29,8 +29,8 @@ const TensorView* WeightBinder::require(const std::string& name, std::initialize
   const TensorView* tensor = checkpoint_.find(name);
   if (tensor == nullptr) {
     fail(make_error(ErrorCode::kCorrupt,
-                    fmt::format("{}: tensor {} is missing; the architecture needs it with shape {}", checkpoint_.path(), name,
-                                shape_text({shape.begin(), shape.size()})),
+                    fmt::format("{}: tensor {} is missing; the architecture needs it with shape {}", checkpoint_.path(),
+                                name, shape_text({shape.begin(), shape.size()})),
                     name));
     return nullptr;
   }
@@ -47,8 +47,8 @@ const TensorView* WeightBinder::require(const std::string& name, std::initialize
 bool WeightBinder::usable(const TensorView& tensor) {
   if (quant::can_decode(tensor.dtype)) return true;
   fail(make_error(ErrorCode::kUnsupported,
-                  fmt::format("{}: tensor {} is stored as {}; accepted here: F32, F16, BF16 and GGUF block types", tensor.file,
-                              tensor.name, dtype_name(tensor.dtype)),
+                  fmt::format("{}: tensor {} is stored as {}; accepted here: F32, F16, BF16 and GGUF block types",
+                              tensor.file, tensor.name, dtype_name(tensor.dtype)),
                   tensor.name));
   return false;
 }
@@ -183,8 +183,8 @@ void WeightBinder::skip_kv_scales() {
     for (const float value : *values) {
       if (std::isfinite(value) && value > 0.0F) continue;
       return fail(make_error(ErrorCode::kCorrupt,
-                             fmt::format("{}: tensor {} holds the KV scale {}; scales are finite and greater than 0", tensor.file,
-                                         tensor.name, value),
+                             fmt::format("{}: tensor {} holds the KV scale {}; scales are finite and greater than 0",
+                                         tensor.file, tensor.name, value),
                              tensor.name));
     }
   }

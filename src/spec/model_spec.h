@@ -15,12 +15,13 @@ enum class RopeType { kDefault, kLinear, kLlama3 };
 struct RopeSpec {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  std::int32_t rotary_dim = 0;  // even; the first rotary_dim dims of a head turn, the rest stay
-  double factor = 1.0;          // linear, llama3
-  double low_freq_factor = 1.0;   // llama3
-  double high_freq_factor = 4.0;  // llama3
+  std::int32_t rotary_dim = 0;             // even; the first rotary_dim dims of a head turn, the rest stay
+  double factor = 1.0;                     // linear, llama3
+  double low_freq_factor = 1.0;            // llama3
+  double high_freq_factor = 4.0;           // llama3
   std::int32_t original_max_position = 0;  // llama3
-  std::vector<float> freq_divisors;  // GGUF's rope_freqs.weight: per-frequency divisors that replace the scaling; else empty
+  std::vector<float>
+      freq_divisors;  // GGUF's rope_freqs.weight: per-frequency divisors that replace the scaling; else empty
 };
 
 // Softmax attention with grouped KV heads.
@@ -62,8 +63,8 @@ struct ModelSpec {
   std::vector<LayerKind> layers;
   AttentionSpec attention;
   std::optional<GdnSpec> gdn;
-  std::int32_t mtp_layers = 0;    // recognised, not run
-  bool has_vision = false;        // vision tensors are known and skipped
+  std::int32_t mtp_layers = 0;              // recognised, not run
+  bool has_vision = false;                  // vision tensors are known and skipped
   std::vector<std::int32_t> eos_token_ids;  // of config.json alone
 
   std::int32_t layer_count() const { return static_cast<std::int32_t>(layers.size()); }

@@ -18,13 +18,17 @@ constexpr std::int64_t kSpanTokens = kernels::kSpanTokens;
 constexpr std::int64_t kTilesPerSpan = kernels::kSpanTokens / kernels::kTileTokens;
 static_assert(plan::kBlockTokens == kernels::kTileTokens, "a KV block is one tile");
 
-constexpr std::int64_t kTargetRows = 64;                  // query rows of a prefill unit: one pass over K and V serves them all
+constexpr std::int64_t kTargetRows = 64;  // query rows of a prefill unit: one pass over K and V serves them all
 constexpr std::int64_t kPartialBytes = std::int64_t{8} << 20;  // partial results of a unit, per thread
 constexpr std::int64_t kSplitBytes = std::int64_t{16} << 20;   // partial results of all units in split mode
 
-std::size_t round_up_64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::size_t round_up_64(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
-std::int64_t spans_of(std::int64_t tokens) { return (tokens + kSpanTokens - 1) / kSpanTokens; }
+std::int64_t spans_of(std::int64_t tokens) {
+  return (tokens + kSpanTokens - 1) / kSpanTokens;
+}
 
 }  // namespace
 
@@ -64,7 +68,8 @@ Status CpuBackend::configure_attention(const ModelSpec& spec) {
     scratch.partials.out = reinterpret_cast<float*>(take(out_bytes));
   }
   split_rows_ = kSplitBytes / (row_floats * 4);
-  auto split = platform::AlignedBuffer::allocate(static_cast<std::size_t>(split_rows_ * row_floats) * 4, "attention workspace");
+  auto split =
+      platform::AlignedBuffer::allocate(static_cast<std::size_t>(split_rows_ * row_floats) * 4, "attention workspace");
   if (!split) return split.error();
   split_memory_ = std::move(*split);
   return {};
@@ -96,7 +101,8 @@ void CpuBackend::pack_queries(const AttentionSpec& spec, const AttentionUnit& un
   const std::int64_t tokens = unit.token_end - unit.token_begin;
   const std::int64_t run = group * spec.head_dim;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    std::memcpy(scratch.q + t * run, q.data + (first + t) * q.ld + unit.kv_head * run, static_cast<std::size_t>(run) * 4);
+    std::memcpy(scratch.q + t * run, q.data + (first + t) * q.ld + unit.kv_head * run,
+                static_cast<std::size_t>(run) * 4);
   }
   const auto m = static_cast<int>(tokens * group);
   const auto ld = static_cast<std::size_t>(spec.head_dim);
@@ -146,8 +152,8 @@ void CpuBackend::run_span(const AttentionArgs& args, const AttentionUnit& unit, 
   bf16() ? kernels_.attention_span_bf16(&call) : kernels_.attention_span_f32(&call);
 }
 
-void CpuBackend::merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials, float* merged,
-                            Matrix out) {
+void CpuBackend::merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials,
+                            float* merged, Matrix out) {
   const std::int64_t group = spec.heads / spec.kv_heads;
   const std::int64_t tokens = unit.token_end - unit.token_begin;
   kernels::AttentionMergeArgs call{};
@@ -163,7 +169,8 @@ void CpuBackend::merge_unit(const AttentionSpec& spec, const AttentionUnit& unit
   const std::int64_t first = slice_begin_[static_cast<std::size_t>(unit.slice)] + unit.token_begin;
   const std::int64_t run = group * spec.head_dim;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    std::memcpy(out.data + (first + t) * out.ld + unit.kv_head * run, merged + t * run, static_cast<std::size_t>(run) * 4);
+    std::memcpy(out.data + (first + t) * out.ld + unit.kv_head * run, merged + t * run,
+                static_cast<std::size_t>(run) * 4);
   }
 }
 
@@ -217,26 +224,27 @@ void CpuBackend::write_kv(const AttentionArgs& args, Matrix k, Matrix v) {
   for (std::size_t s = 0; s < slices_.size(); ++s) {
     const SequenceSlice& slice = slices_[s];
     const std::int64_t first = slice_begin_[s];
-    parallel_rows(static_cast<std::int64_t>(slice.tokens.size()), 2 * k.cols, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        const std::int64_t position = slice.start_position + t;
-        const std::int32_t block = slice.block_table[static_cast<std::size_t>(position / plan::kBlockTokens)];
-        const auto slot = static_cast<int>(position % plan::kBlockTokens);
-        for (std::int32_t head = 0; head < spec.kv_heads; ++head) {
-          const float* k_row = k.data + (first + t) * k.ld + std::int64_t{head} * spec.head_dim;
-          const float* v_row = v.data + (first + t) * v.ld + std::int64_t{head} * spec.head_dim;
-          std::byte* k_tile = kv_.k_tile(args.kv_layer, block, head);
-          std::byte* v_tile = kv_.v_tile(args.kv_layer, block, head);
-          if (bf16()) {
-            kernels::write_k_bf16(k_tile, slot, k_row, spec.head_dim);
-            kernels::write_v_bf16(v_tile, slot, v_row, spec.head_dim);
-          } else {
-            kernels::write_k_f32(k_tile, slot, k_row, spec.head_dim);
-            kernels::write_v_f32(v_tile, slot, v_row, spec.head_dim);
+    parallel_rows(
+        static_cast<std::int64_t>(slice.tokens.size()), 2 * k.cols, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t t = begin; t < end; ++t) {
+            const std::int64_t position = slice.start_position + t;
+            const std::int32_t block = slice.block_table[static_cast<std::size_t>(position / plan::kBlockTokens)];
+            const auto slot = static_cast<int>(position % plan::kBlockTokens);
+            for (std::int32_t head = 0; head < spec.kv_heads; ++head) {
+              const float* k_row = k.data + (first + t) * k.ld + std::int64_t{head} * spec.head_dim;
+              const float* v_row = v.data + (first + t) * v.ld + std::int64_t{head} * spec.head_dim;
+              std::byte* k_tile = kv_.k_tile(args.kv_layer, block, head);
+              std::byte* v_tile = kv_.v_tile(args.kv_layer, block, head);
+              if (bf16()) {
+                kernels::write_k_bf16(k_tile, slot, k_row, spec.head_dim);
+                kernels::write_v_bf16(v_tile, slot, v_row, spec.head_dim);
+              } else {
+                kernels::write_k_f32(k_tile, slot, k_row, spec.head_dim);
+                kernels::write_v_f32(v_tile, slot, v_row, spec.head_dim);
+              }
+            }
           }
-        }
-      }
-    });
+        });
   }
 }
 

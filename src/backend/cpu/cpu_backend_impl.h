@@ -108,11 +108,11 @@ class CpuBackend final : public Backend {
   };
   // Per-thread working memory of attention.
   struct AttentionScratch {
-    float* q = nullptr;             // [rows][head_dim]
+    float* q = nullptr;  // [rows][head_dim]
     std::byte* packed_q = nullptr;
     std::byte* kernel = nullptr;
-    float* merged = nullptr;        // [rows][head_dim]
-    Partials partials;              // [spans][rows]
+    float* merged = nullptr;  // [rows][head_dim]
+    Partials partials;        // [spans][rows]
   };
 
   bool bf16() const { return options_.compute == Compute::kBf16; }
@@ -122,8 +122,8 @@ class CpuBackend final : public Backend {
   Status configure_attention(const ModelSpec& spec);
   void collect_units(const AttentionSpec& spec);
   void pack_queries(const AttentionSpec& spec, const AttentionUnit& unit, Matrix q, const AttentionScratch& scratch);
-  void run_span(const AttentionArgs& args, const AttentionUnit& unit, std::int32_t span, const AttentionScratch& scratch,
-                const Partials& out);
+  void run_span(const AttentionArgs& args, const AttentionUnit& unit, std::int32_t span,
+                const AttentionScratch& scratch, const Partials& out);
   void merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials, float* merged,
                   Matrix out);
 
@@ -143,20 +143,20 @@ class CpuBackend final : public Backend {
   std::vector<platform::AlignedBuffer> activations_;
   platform::AlignedBuffer packed_bf16_;
   platform::AlignedBuffer packed_fp32_;
-  platform::AlignedBuffer conv_out_;   // [max_batch_tokens][conv channels]
-  platform::AlignedBuffer gates_;      // decay and beta, [2][max_batch_tokens][value_heads]
+  platform::AlignedBuffer conv_out_;  // [max_batch_tokens][conv channels]
+  platform::AlignedBuffer gates_;     // decay and beta, [2][max_batch_tokens][value_heads]
   platform::AlignedBuffer attention_memory_;
   std::vector<AttentionScratch> attention_scratch_;  // per thread
   std::int32_t attention_rows_ = 0;                  // query rows of a unit at most
   platform::AlignedBuffer split_memory_;
-  std::int64_t split_rows_ = 0;                      // rows × spans that split mode can hold
+  std::int64_t split_rows_ = 0;  // rows × spans that split mode can hold
   std::vector<AttentionUnit> units_;
   std::vector<SplitJob> split_jobs_;
 
   // The current step.
   std::span<const SequenceSlice> slices_;
-  std::vector<std::int32_t> positions_;     // [tokens]
-  std::vector<std::int32_t> slice_begin_;   // first row of each slice
+  std::vector<std::int32_t> positions_;    // [tokens]
+  std::vector<std::int32_t> slice_begin_;  // first row of each slice
 };
 
 // Rows are split so that a task has work for a few microseconds; one small task runs on the caller alone.

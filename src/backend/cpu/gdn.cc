@@ -83,7 +83,8 @@ void CpuBackend::gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix
     call.value_dim = spec.value_dim;
     kernels_.gdn(&call);
     kernels_.rms_norm_gated(call.out, call.ldo, z.data + first * z.ld + head * spec.value_dim,
-                            static_cast<std::size_t>(z.ld), norm, args.norm_eps, spec.value_dim, count, call.out, call.ldo);
+                            static_cast<std::size_t>(z.ld), norm, args.norm_eps, spec.value_dim, count, call.out,
+                            call.ldo);
   });
 }
 

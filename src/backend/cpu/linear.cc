@@ -7,7 +7,6 @@
 namespace sterling::backend {
 namespace {
 
-
 constexpr std::size_t kMaxWeights = 8;  // products that share one input: q, gate, k, v at most, with room
 
 }  // namespace
@@ -51,7 +50,8 @@ void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<c
   const std::int64_t column_tasks = (panels + group - 1) / group;
   const std::int64_t tile = kernels_.row_tile;
   const std::int64_t tiles = (x.rows + tile - 1) / tile;
-  const std::int64_t row_splits = std::clamp<std::int64_t>((threads * 4 + column_tasks - 1) / column_tasks, 1, std::max<std::int64_t>(1, tiles / 4));
+  const std::int64_t row_splits = std::clamp<std::int64_t>((threads * 4 + column_tasks - 1) / column_tasks, 1,
+                                                           std::max<std::int64_t>(1, tiles / 4));
   const std::int64_t tiles_per_split = (tiles + row_splits - 1) / row_splits;
 
   std::int64_t first_task[kMaxWeights + 1] = {0};

@@ -45,7 +45,8 @@ class StatePool {
   static Expected<StatePool> allocate(const ModelSpec& spec, std::int32_t slots);
 
   float* state(std::int32_t layer, std::int32_t slot, std::int32_t value_head) {
-    return states_.as<float>().data() + ((std::int64_t{layer} * slots_ + slot) * value_heads_ + value_head) * head_floats_;
+    return states_.as<float>().data() +
+           ((std::int64_t{layer} * slots_ + slot) * value_heads_ + value_head) * head_floats_;
   }
   float* window(std::int32_t layer, std::int32_t slot) {
     return windows_.as<float>().data() + (std::int64_t{layer} * slots_ + slot) * window_floats_;

@@ -16,7 +16,8 @@ void read_panel_row(const PackedLinear& linear, std::int64_t row, float* out) {
   const std::byte* panel = linear.panels.data() + row / kernels::kLanes * linear.panel_bytes;
   if (linear.type == PanelType::kBf16) {
     const auto* values = reinterpret_cast<const bf16*>(panel);
-    for (std::int64_t i = 0; i < linear.k; ++i) out[i] = to_float(values[((i / 2) * kernels::kLanes + lane) * 2 + i % 2]);
+    for (std::int64_t i = 0; i < linear.k; ++i)
+      out[i] = to_float(values[((i / 2) * kernels::kLanes + lane) * 2 + i % 2]);
   } else {
     const auto* values = reinterpret_cast<const float*>(panel);
     for (std::int64_t i = 0; i < linear.k; ++i) out[i] = values[i * kernels::kLanes + lane];

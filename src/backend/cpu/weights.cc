@@ -1,10 +1,10 @@
 // Loading: stored tensors become panels, tables and FP32 vectors, checked for NaN and infinity on the way.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "backend/cpu/cpu_backend_impl.h"
 #include "base/check.h"
@@ -16,7 +16,9 @@
 namespace sterling::backend {
 namespace {
 
-bool bf16_is_finite(std::uint16_t bits) { return (bits & 0x7f80u) != 0x7f80u; }
+bool bf16_is_finite(std::uint16_t bits) {
+  return (bits & 0x7f80u) != 0x7f80u;
+}
 
 Error not_finite(const TensorView& tensor, std::int64_t element) {
   const std::int64_t columns = quant::row_shape(tensor).columns;
@@ -77,8 +79,8 @@ Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& ro
           if (!bf16_is_finite(to[i])) bad = from * k + i;
         }
       }
-      kernels::pack_panel_bf16(copied[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count), static_cast<int>(k),
-                               target);
+      kernels::pack_panel_bf16(copied[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count),
+                               static_cast<int>(k), target);
     } else {
       decoded[thread].resize(static_cast<std::size_t>(kernels::kLanes * k));
       for (std::int64_t row = 0; row < count; ++row) {
@@ -88,8 +90,8 @@ Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& ro
         const std::int64_t at = first_not_finite({to, static_cast<std::size_t>(k)});
         if (at >= 0) bad = from * k + at;
       }
-      kernels::pack_panel_f32(decoded[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count), static_cast<int>(k),
-                              target);
+      kernels::pack_panel_f32(decoded[thread].data(), static_cast<std::size_t>(k), static_cast<int>(count),
+                              static_cast<int>(k), target);
     }
   });
   if (undecodable) return quant::decode_rows(weight, 0, quant::row_shape(weight).rows, nullptr);
@@ -101,10 +103,12 @@ Expected<LinearId> CpuBackend::load_linear(const TensorView& weight, const Tenso
   PackedLinear linear;
   linear.k = weight.shape[1];
   linear.n = rows.period == 0 ? weight.shape[0] : weight.shape[0] / rows.period * (rows.end - rows.begin);
-  linear.type = bf16() && weight.dtype == DType::kBF16 && weight.interleaved_rope_heads == 0 ? PanelType::kBf16 : PanelType::kFp32;
+  linear.type = bf16() && weight.dtype == DType::kBF16 && weight.interleaved_rope_heads == 0 ? PanelType::kBf16
+                                                                                             : PanelType::kFp32;
   const std::int64_t pairs = (linear.k + 1) / 2;
   linear.panel_bytes = pairs * kernels::kLanes * 2 * (linear.type == PanelType::kBf16 ? 2 : 4);
-  auto panels = platform::AlignedBuffer::allocate(static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes), "weights");
+  auto panels =
+      platform::AlignedBuffer::allocate(static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes), "weights");
   if (!panels) return panels.error();
   linear.panels = std::move(*panels);
   if (Status status = store_panels(weight, rows, linear); !status) return status.error();
@@ -219,10 +223,12 @@ Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) 
     auto states = StatePool::allocate(spec, options.state_slots);
     if (!states) return states.error();
     states_ = std::move(*states);
-    auto conv = platform::AlignedBuffer::allocate(tokens * static_cast<std::size_t>(spec.gdn->conv_channels()) * 4, "convolution output");
+    auto conv = platform::AlignedBuffer::allocate(tokens * static_cast<std::size_t>(spec.gdn->conv_channels()) * 4,
+                                                  "convolution output");
     if (!conv) return conv.error();
     conv_out_ = std::move(*conv);
-    auto gates = platform::AlignedBuffer::allocate(2 * tokens * static_cast<std::size_t>(spec.gdn->value_heads) * 4, "GDN gates");
+    auto gates = platform::AlignedBuffer::allocate(2 * tokens * static_cast<std::size_t>(spec.gdn->value_heads) * 4,
+                                                   "GDN gates");
     if (!gates) return gates.error();
     gates_ = std::move(*gates);
   }
@@ -231,7 +237,8 @@ Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) 
     const auto m = static_cast<int>(options.max_batch_tokens);
     const auto k = static_cast<int>(linear.k);
     const auto type = static_cast<std::size_t>(linear.type);
-    packed[type] = std::max(packed[type], linear.type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k) : kernels_.packed_x_bytes_f32(m, k));
+    packed[type] = std::max(packed[type], linear.type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k)
+                                                                          : kernels_.packed_x_bytes_f32(m, k));
   }
   auto packed_bf16 = platform::AlignedBuffer::allocate(packed[0], "packed activations");
   if (!packed_bf16) return packed_bf16.error();

@@ -1,6 +1,6 @@
 // Llama 2, Llama 3, SmolLM2 (HF modeling_llama.py): pre-norm decoder, grouped-query attention, SwiGLU, llama3 or linear RoPE scaling.
-#include "model/architecture.h"
 #include "model/arch/families.h"
+#include "model/architecture.h"
 #include "model/config_fields.h"
 #include "model/dense_decoder.h"
 

@@ -1,6 +1,6 @@
 // Qwen2, Qwen2.5 (HF modeling_qwen2.py): Llama with bias on q, k and v.
-#include "model/architecture.h"
 #include "model/arch/families.h"
+#include "model/architecture.h"
 #include "model/config_fields.h"
 #include "model/dense_decoder.h"
 

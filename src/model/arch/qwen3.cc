@@ -1,6 +1,6 @@
 // Qwen3 dense (HF modeling_qwen3.py): per-head RMSNorm on q and k before RoPE, no biases.
-#include "model/architecture.h"
 #include "model/arch/families.h"
+#include "model/architecture.h"
 #include "model/config_fields.h"
 #include "model/dense_decoder.h"
 

@@ -5,8 +5,8 @@
 // Deviation: A_log and the GDN norm are used in FP32 as stored; transformers rounds them to BF16 when it loads in BF16.
 #include <fmt/format.h>
 
-#include "model/architecture.h"
 #include "model/arch/families.h"
+#include "model/architecture.h"
 #include "model/config_fields.h"
 #include "model/dense_decoder.h"
 
@@ -65,7 +65,8 @@ void read_text(const formats::ObjectReader& config, ModelSpec& spec) {
   require_flag(config, "attn_output_gate", true, "Qwen3.5 attention is gated");
   require_flag(config, "mtp_use_dedicated_embeddings", false, "the MTP head shares the embeddings");
   if (const auto type = config.optional_string("mamba_ssm_dtype"); type && *type != "float32") {
-    config.fail("mamba_ssm_dtype", fmt::format("\"{}\" is not supported: the recurrent state is FP32; accepted: float32", *type),
+    config.fail("mamba_ssm_dtype",
+                fmt::format("\"{}\" is not supported: the recurrent state is FP32; accepted: float32", *type),
                 ErrorCode::kUnsupported);
   }
   if (const auto gate = config.optional_string("output_gate_type"); gate && *gate != "swish" && *gate != "silu") {
@@ -99,7 +100,8 @@ Expected<ModelSpec> read_full_spec(const formats::ObjectReader& config) {
   spec.has_vision = config.has("vision_config");
   config.ignore({"architectures", "model_type", "dtype", "torch_dtype", "transformers_version", "vision_config",
                  "image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id",
-                 "language_model_only", "quantization_config", "bos_token_id", "eos_token_id", "pad_token_id", "use_cache"});
+                 "language_model_only", "quantization_config", "bos_token_id", "eos_token_id", "pad_token_id",
+                 "use_cache"});
   for (const std::int64_t id : config.integer_or_list("eos_token_id", 0, 1 << 24)) {
     spec.eos_token_ids.push_back(static_cast<std::int32_t>(id));
   }
@@ -152,6 +154,7 @@ DecoderWeights bind(const ModelSpec& spec, WeightBinder& binder, backend::RopeId
 }  // namespace
 
 const Architecture kQwen35Text{"Qwen3_5ForCausalLM", "Qwen3.5/3.6 dense, text only", read_text_spec, bind};
-const Architecture kQwen35{"Qwen3_5ForConditionalGeneration", "Qwen3.5/3.6 dense, full checkpoint (text runs)", read_full_spec, bind};
+const Architecture kQwen35{"Qwen3_5ForConditionalGeneration", "Qwen3.5/3.6 dense, full checkpoint (text runs)",
+                           read_full_spec, bind};
 
 }  // namespace sterling::model
