@@ -13,9 +13,10 @@ struct CommandName {
   ChatLineKind kind;
 };
 
-constexpr std::array kCommands{CommandName{"/reset", ChatLineKind::kReset}, CommandName{"/system", ChatLineKind::kSystem},
-                               CommandName{"/help", ChatLineKind::kHelp},   CommandName{"/quit", ChatLineKind::kQuit},
-                               CommandName{"/exit", ChatLineKind::kQuit},   CommandName{"/clear", ChatLineKind::kReset}};
+constexpr std::array kCommands{
+    CommandName{"/reset", ChatLineKind::kReset}, CommandName{"/system", ChatLineKind::kSystem},
+    CommandName{"/help", ChatLineKind::kHelp},   CommandName{"/quit", ChatLineKind::kQuit},
+    CommandName{"/exit", ChatLineKind::kQuit},   CommandName{"/clear", ChatLineKind::kReset}};
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r\n";

@@ -22,12 +22,15 @@ TEST(SseParser, EventsEndAtABlankLine) {
 }
 
 TEST(SseParser, EveryLineEndAndEverySplit) {
-  const std::string stream = "\xEF\xBB\xBF" "data: a\r\ndata: b\r\n\r\ndata:c\r\rdata\n\n: ping\n\nevent: x\nid: 7\ndata:  d\n\n";
+  const std::string stream =
+      "\xEF\xBB\xBF"
+      "data: a\r\ndata: b\r\n\r\ndata:c\r\rdata\n\n: ping\n\nevent: x\nid: 7\ndata:  d\n\n";
   for (std::size_t step = 1; step <= stream.size(); ++step) {
     SseParser parser;
     std::vector<std::string> all;
     for (std::size_t at = 0; at < stream.size(); at += step) {
-      for (std::string& event : feed(parser, std::string_view(stream).substr(at, step))) all.push_back(std::move(event));
+      for (std::string& event : feed(parser, std::string_view(stream).substr(at, step)))
+        all.push_back(std::move(event));
     }
     EXPECT_THAT(all, ElementsAre("a\nb", "c", "", " d")) << "in steps of " << step;
   }

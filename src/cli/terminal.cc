@@ -2,12 +2,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
+
+#include <signal.h>
 
 namespace sterling::cli {
 namespace {
@@ -45,7 +46,9 @@ InterruptWatch::~InterruptWatch() {
   }
 }
 
-bool InterruptWatch::pending() { return interrupted.load(std::memory_order_relaxed); }
+bool InterruptWatch::pending() {
+  return interrupted.load(std::memory_order_relaxed);
+}
 
 void InterruptWatch::clear() {
   std::array<char, 64> bytes;
@@ -54,7 +57,9 @@ void InterruptWatch::clear() {
   interrupted = false;
 }
 
-int InterruptWatch::descriptor() const { return wake_pipe[0]; }
+int InterruptWatch::descriptor() const {
+  return wake_pipe[0];
+}
 
 LineReader::Result LineReader::read(std::string& line, const InterruptWatch* watch) {
   while (true) {
@@ -71,7 +76,8 @@ LineReader::Result LineReader::read(std::string& line, const InterruptWatch* wat
       return Result::kLine;
     }
     // A negative descriptor is left out by poll().
-    std::array<pollfd, 2> wanted{pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{watch != nullptr ? watch->descriptor() : -1, POLLIN, 0}};
+    std::array<pollfd, 2> wanted{pollfd{STDIN_FILENO, POLLIN, 0},
+                                 pollfd{watch != nullptr ? watch->descriptor() : -1, POLLIN, 0}};
     if (poll(wanted.data(), wanted.size(), -1) < 0 && errno != EINTR) return Result::kFailed;
     if (watch != nullptr && InterruptWatch::pending()) return Result::kInterrupted;
     if (wanted[0].revents == 0) continue;
