@@ -8,6 +8,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <fmt/format.h>
 
 #include "server/request_reader.h"
 #include "server/routes.h"
@@ -33,6 +34,8 @@ Connection::Connection(asio::ip::tcp::socket socket, Context& context)
 asio::awaitable<void> Connection::serve() {
   error_code ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::keep_alive(true),
+                     ignored);  // a client whose machine died is noticed, in the end
   socket_.non_blocking(true, ignored);
   for (bool open = true; open && !context_.stopping;) {
     Request request;
@@ -99,6 +102,10 @@ asio::awaitable<bool> Connection::respond(const Request& request, const Route* r
   const bool head = request.method == Method::kHead;
   const bool close = response.close || !request.keep_alive || context_.lifecycle.draining();
   context_.metrics.count_response(route == nullptr ? "other" : route->path, response.status);
+  if (context_.options.log) {
+    context_.log(LogLevel::kDebug, fmt::format("{} {}: {}", head ? "HEAD" : "request",
+                                               route == nullptr ? "other path" : route->path, response.status));
+  }
   if (response.sent) co_return !close && !gone_;
   ResponseHeadInfo info;
   info.status = response.status;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -251,16 +252,14 @@ asio::awaitable<Response> generate(Connection& connection, Context& context, con
     context.metrics.count_request("refused", serving::Usage(), Clock::duration(0));
     co_return draining();
   }
-  const auto job = std::make_shared<std::optional<serving::Outcome<GenerationJob>>>();
-  std::function<void()> parse = [&context, body = request.body, job, make_job] {
-    job->emplace(make_job(context, body));
-  };
+  std::optional<serving::Outcome<GenerationJob>> job;
+  std::function<void()> parse = [&] { job.emplace(make_job(context, request.body)); };
   co_await in_background(connection, context, std::move(parse));
-  if (!(*job)->ok()) {
+  if (!job->ok()) {
     context.metrics.count_request("refused", serving::Usage(), Clock::now() - arrival);
-    co_return refusal((*job)->error());
+    co_return refusal(job->error());
   }
-  GenerationRun run(connection, context, request, (*job)->value(), arrival);
+  GenerationRun run(connection, context, request, job->value(), arrival);
   co_return co_await run.run();
 }
 

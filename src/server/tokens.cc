@@ -1,5 +1,4 @@
 // POST /tokenize and /detokenize.
-#include <memory>
 #include <utility>
 
 #include "protocol/openai/render.h"
@@ -43,12 +42,10 @@ Response detokenize(const serving::Service& service, std::string_view body) {
 using Work = Response (*)(const serving::Service&, std::string_view);
 
 boost::asio::awaitable<Response> answer(Connection& connection, Context& context, const Request& request, Work work) {
-  const auto response = std::make_shared<Response>();
-  std::function<void()> job = [&service = context.service, body = request.body, response, work] {
-    *response = work(service, body);
-  };
+  Response response;
+  std::function<void()> job = [&] { response = work(context.service, request.body); };
   co_await in_background(connection, context, std::move(job));
-  co_return std::move(*response);
+  co_return response;
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ RequestError no_tokenizer(const std::string& param) {
 }  // namespace
 
 Outcome<TokenIds> chat_prompt(const ServiceOptions& model, const std::string& messages_json,
-                              const std::string& template_kwargs_json, bool add_generation_prompt) {
+                              const std::string& template_kwargs_json, bool add_generation_prompt,
+                              std::size_t longest_token) {
   if (!model.chat_template) {
     return RequestError{
         ErrorCode::kUnsupported,
@@ -48,6 +49,7 @@ Outcome<TokenIds> chat_prompt(const ServiceOptions& model, const std::string& me
     return RequestError{ErrorCode::kInvalidArgument,
                         "the chat template refuses these messages: " + text.error().message, "messages", kInvalidValue};
   }
+  if (auto error = check_text_length(model, longest_token, text->size(), "messages")) return std::move(*error);
   // The template wrote BOS and the like itself.
   Expected<TokenIds> ids = model.tokenizer->encode(*text, {.add_special_tokens = false, .parse_special = true});
   if (!ids) return RequestError{ids.error().code, ids.error().message, "messages", kInvalidValue};
@@ -107,6 +109,29 @@ Outcome<std::int32_t> answer_budget(const ServiceOptions& model, const Generatio
                         "min_tokens", kInvalidValue};
   }
   return static_cast<std::int32_t>(budget);
+}
+
+std::optional<RequestError> check_text_length(const ServiceOptions& model, std::size_t longest_token,
+                                              std::size_t text_bytes, const std::string& param) {
+  // Unicode normalisation may shorten a text before it is cut into tokens, by a factor of three at most (Hangul jamo).
+  constexpr std::size_t kShortening = 3;
+  if (longest_token == 0) return std::nullopt;
+  const std::size_t least = text_bytes / (longest_token * kShortening);
+  if (least <= static_cast<std::size_t>(model.max_sequence_tokens)) return std::nullopt;
+  return RequestError{
+      ErrorCode::kInvalidArgument,
+      fmt::format("{} has {} bytes of text, more than {} tokens; this model takes at most {} tokens, prompt and "
+                  "answer together",
+                  param, text_bytes, least, model.max_sequence_tokens),
+      param, kContextLength};
+}
+
+std::size_t longest_token_bytes(const text::Tokenizer& tokenizer) {
+  std::size_t longest = 0;
+  for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    longest = std::max(longest, tokenizer.token_bytes(static_cast<std::int32_t>(id)).size());
+  }
+  return longest;
 }
 
 bool template_reads_parts(const text::ChatTemplate& chat_template) {

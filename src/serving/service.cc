@@ -50,6 +50,7 @@ struct Service::Impl {
       : engine(e),
         options(std::move(o)),
         reads_parts(options.chat_template && serving::template_reads_parts(*options.chat_template)),
+        longest_token(options.tokenizer ? longest_token_bytes(*options.tokenizer) : 0),
         next_seed(random_start()),
         workers(options.threads) {}
 
@@ -77,6 +78,7 @@ struct Service::Impl {
   engine::Engine& engine;
   const ServiceOptions options;
   const bool reads_parts;
+  const std::size_t longest_token;
   std::atomic<std::uint64_t> next_seed;
   WorkerPool workers;  // last: its jobs use the rest
 };
@@ -140,8 +142,8 @@ void Service::Impl::plan_choices(const GenerationOptions& o, TokenIds prompt, st
 
 Outcome<GenerationPlan> Service::Impl::plan_chat(const ChatRequest& request) {
   if (auto error = check(request.model, request.options, 1)) return std::move(*error);
-  Outcome<TokenIds> prompt =
-      chat_prompt(options, request.messages_json, request.template_kwargs_json, request.add_generation_prompt);
+  Outcome<TokenIds> prompt = chat_prompt(options, request.messages_json, request.template_kwargs_json,
+                                         request.add_generation_prompt, longest_token);
   if (!prompt) return prompt.error();
   const Outcome<std::int32_t> budget =
       answer_budget(options, request.options, static_cast<std::int64_t>(prompt->size()), "messages", std::nullopt);
@@ -165,6 +167,7 @@ Outcome<GenerationPlan> Service::Impl::plan_completion(const CompletionRequest& 
     settings.echo = request.echo;
     TokenIds prompt;
     if (const auto* text = std::get_if<std::string>(&request.prompts[i])) {
+      if (auto error = check_text_length(options, longest_token, text->size(), param)) return std::move(*error);
       Outcome<TokenIds> ids = text_prompt(options, *text, request.add_special_tokens, param);
       if (!ids) return ids.error();
       prompt = std::move(*ids);
@@ -227,7 +230,7 @@ Outcome<TokenizeResult> Service::tokenize(const TokenizeRequest& request) const 
   Outcome<TokenIds> ids =
       request.text ? text_prompt(impl_->options, *request.text, request.add_special_tokens, request.text_param)
                    : chat_prompt(impl_->options, request.messages_json, request.template_kwargs_json,
-                                 request.add_generation_prompt);
+                                 request.add_generation_prompt, /*longest_token=*/0);
   if (!ids) return ids.error();
   TokenizeResult out;
   out.tokens = std::move(*ids);

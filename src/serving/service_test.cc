@@ -224,6 +224,12 @@ TEST(Service, RefusesWhatDoesNotFitWithBothNumbers) {
   EXPECT_THAT(answer.error->message, HasSubstr("5000 tokens"));
   EXPECT_TRUE(bench.engine.requests().empty());
 
+  // A text that cannot fit however it is cut is not even tokenised: more than 4096 tokens of 13 bytes, normalised from three times that.
+  answer = ask(bench.service, completion(std::string(4097 * 13 * 3, 'a')));
+  ASSERT_TRUE(answer.error);
+  EXPECT_EQ(answer.error->reason, kContextLength);
+  EXPECT_THAT(answer.error->message, HasSubstr("more than 4097 tokens"));
+
   CompletionRequest fits = completion(std::string(4096 - 16, 'a'));
   fits.options.max_tokens = 16;
   EXPECT_FALSE(ask(bench.service, fits).error);

@@ -89,6 +89,46 @@ void read_max_tokens(FieldReader& fields, serving::GenerationOptions& options) {
   if (new_name) options.max_tokens_param = "max_completion_tokens";
 }
 
+// Fields that would change the answer and cannot be had, with what to do instead.
+struct Refusal {
+  std::string_view name, advice;
+};
+constexpr std::string_view kNoConstraint = "answers cannot be constrained to a grammar or schema yet";
+constexpr std::string_view kNoTools = "tool calls are not implemented yet";
+constexpr std::string_view kOtherSampler = "this server samples by temperature, top_k, top_p, min_p and penalties";
+constexpr std::array kRefusals = {
+    Refusal{"tools", kNoTools},
+    Refusal{"functions", kNoTools},
+    Refusal{"function_call", kNoTools},
+    Refusal{"audio", "this server writes text only"},
+    Refusal{"web_search_options", "this server does not search the web"},
+    Refusal{"reasoning_effort", "say it to the model's chat template, with chat_template_kwargs"},
+    Refusal{"verbosity", "say it to the model in its instructions"},
+    Refusal{"enable_thinking",
+            "say it to the model's chat template: \"chat_template_kwargs\": {\"enable_thinking\": …}"},
+    Refusal{"thinking", "say it to the model's chat template, with chat_template_kwargs"},
+    Refusal{"guided_json", kNoConstraint},
+    Refusal{"guided_regex", kNoConstraint},
+    Refusal{"guided_choice", kNoConstraint},
+    Refusal{"guided_grammar", kNoConstraint},
+    Refusal{"structured_outputs", kNoConstraint},
+    Refusal{"json_schema", kNoConstraint},
+    Refusal{"grammar", kNoConstraint},
+    Refusal{"regex", kNoConstraint},
+    Refusal{"ebnf", kNoConstraint},
+    Refusal{"use_beam_search", kOtherSampler},
+    Refusal{"length_penalty", kOtherSampler},
+    Refusal{"typical_p", kOtherSampler},
+    Refusal{"mirostat", kOtherSampler},
+    Refusal{"repeat_penalty", "its name here is repetition_penalty"},
+    Refusal{"n_predict", "its name here is max_tokens"},
+    Refusal{"max_new_tokens", "its name here is max_tokens"},
+    Refusal{"prompt_logprobs", "use /v1/completions with echo and logprobs"},
+    Refusal{"truncate_prompt_tokens", "a prompt is never truncated"},
+    Refusal{"bad_words", "use logit_bias"},
+    Refusal{"allowed_token_ids", "use logit_bias"},
+};
+
 }  // namespace
 
 void read_generation_options(FieldReader& fields, serving::GenerationOptions& options) {
@@ -140,45 +180,6 @@ void read_harmless_fields(FieldReader& fields) {
 }
 
 void refuse_unsupported_fields(FieldReader& fields) {
-  struct Refusal {
-    std::string_view name, advice;
-  };
-  static constexpr std::string_view kNoConstraint = "answers cannot be constrained to a grammar or schema yet";
-  static constexpr std::string_view kNoTools = "tool calls are not implemented yet";
-  static constexpr std::string_view kOtherSampler =
-      "this server samples by temperature, top_k, top_p, min_p and penalties";
-  static constexpr std::array kRefusals = {
-      Refusal{"tools", kNoTools},
-      Refusal{"functions", kNoTools},
-      Refusal{"function_call", kNoTools},
-      Refusal{"audio", "this server writes text only"},
-      Refusal{"web_search_options", "this server does not search the web"},
-      Refusal{"reasoning_effort", "say it to the model's chat template, with chat_template_kwargs"},
-      Refusal{"verbosity", "say it to the model in its instructions"},
-      Refusal{"enable_thinking",
-              "say it to the model's chat template: \"chat_template_kwargs\": {\"enable_thinking\": …}"},
-      Refusal{"thinking", "say it to the model's chat template, with chat_template_kwargs"},
-      Refusal{"guided_json", kNoConstraint},
-      Refusal{"guided_regex", kNoConstraint},
-      Refusal{"guided_choice", kNoConstraint},
-      Refusal{"guided_grammar", kNoConstraint},
-      Refusal{"structured_outputs", kNoConstraint},
-      Refusal{"json_schema", kNoConstraint},
-      Refusal{"grammar", kNoConstraint},
-      Refusal{"regex", kNoConstraint},
-      Refusal{"ebnf", kNoConstraint},
-      Refusal{"use_beam_search", kOtherSampler},
-      Refusal{"length_penalty", kOtherSampler},
-      Refusal{"typical_p", kOtherSampler},
-      Refusal{"mirostat", kOtherSampler},
-      Refusal{"repeat_penalty", "its name here is repetition_penalty"},
-      Refusal{"n_predict", "its name here is max_tokens"},
-      Refusal{"max_new_tokens", "its name here is max_tokens"},
-      Refusal{"prompt_logprobs", "use /v1/completions with echo and logprobs"},
-      Refusal{"truncate_prompt_tokens", "a prompt is never truncated"},
-      Refusal{"bad_words", "use logit_bias"},
-      Refusal{"allowed_token_ids", "use logit_bias"},
-  };
   for (const Refusal& r : kRefusals) fields.refuse(r.name, r.advice);
 
   if (const boost::json::value* choice = fields.find("tool_choice")) {
