@@ -10,9 +10,6 @@ namespace sterling::engine {
 namespace {
 
 constexpr std::size_t kBlock = kRowBlock;
-// Independent accumulators of a pass. They fix the order of additions; compilers map them to whatever vectors the target has.
-constexpr std::size_t kMaxLanes = 16;
-constexpr std::size_t kSumLanes = 8;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // True for NaN and both infinities.
@@ -21,60 +18,7 @@ inline bool not_finite(float x) {
   return !(magnitude <= std::numeric_limits<float>::max());
 }
 
-struct BlockScan {
-  float max = kLowest;
-  bool finite = true;
-};
-
-// `x` has kBlock values.
-BlockScan scan_block(const float* x) {
-  float best[kMaxLanes];
-  std::int32_t bad[kMaxLanes];
-  for (std::size_t lane = 0; lane < kMaxLanes; ++lane) {
-    best[lane] = kLowest;
-    bad[lane] = 0;
-  }
-  for (std::size_t i = 0; i < kBlock; i += kMaxLanes) {
-    for (std::size_t lane = 0; lane < kMaxLanes; ++lane) {
-      const float value = x[i + lane];
-      best[lane] = value > best[lane] ? value : best[lane];
-      bad[lane] |= not_finite(value) ? 1 : 0;
-    }
-  }
-  BlockScan result;
-  std::int32_t any_bad = 0;
-  for (std::size_t lane = 0; lane < kMaxLanes; ++lane) {
-    result.max = best[lane] > result.max ? best[lane] : result.max;
-    any_bad |= bad[lane];
-  }
-  result.finite = any_bad == 0;
-  return result;
-}
-
-BlockScan scan_tail(std::span<const float> x) {
-  BlockScan result;
-  for (const float value : x) {
-    result.max = value > result.max ? value : result.max;
-    result.finite = result.finite && !not_finite(value);
-  }
-  return result;
-}
-
-// The sum of a full block and that of a tail follow one definition: value i goes to lane i mod 8, lanes are merged pairwise.
-double merge_lanes(const double* lanes) {
-  return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-}
-
-double sum_block(const float* x, double max, double inverse_temperature) {
-  double lanes[kSumLanes] = {};
-  for (std::size_t i = 0; i < kBlock; i += kSumLanes) {
-    for (std::size_t lane = 0; lane < kSumLanes; ++lane) {
-      lanes[lane] += exp_nonpositive((static_cast<double>(x[i + lane]) - max) * inverse_temperature);
-    }
-  }
-  return merge_lanes(lanes);
-}
-
+// The last, shorter block, by the kernels' definition.
 double sum_tail(std::span<const float> x, double max, double inverse_temperature) {
   double lanes[kSumLanes] = {};
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -94,14 +38,17 @@ bool RowScan::scan(std::span<const float> row) {
   row_ = row;
   maxima_.resize((row.size() + kBlock - 1) / kBlock);
   const std::size_t full = row.size() / kBlock;
-  bool finite = true;
-  max_ = kLowest;
-  for (std::size_t b = 0; b < maxima_.size(); ++b) {
-    const BlockScan found = b < full ? scan_block(row.data() + b * kBlock) : scan_tail(row.subspan(b * kBlock));
-    maxima_[b] = found.max;
-    finite = finite && found.finite;
-    max_ = found.max > max_ ? found.max : max_;
+  bool finite = kernels_->scan(row.data(), full, maxima_.data());
+  if (full < maxima_.size()) {
+    float& tail_max = maxima_[full];
+    tail_max = kLowest;
+    for (const float value : row.subspan(full * kBlock)) {
+      tail_max = value > tail_max ? value : tail_max;
+      finite = finite && !not_finite(value);
+    }
   }
+  max_ = kLowest;
+  for (const float value : maxima_) max_ = value > max_ ? value : max_;
   return finite;
 }
 
@@ -160,12 +107,10 @@ void RowScan::best(std::int32_t k, std::vector<RankedLogit>& out) {
 double RowScan::sum_exp(double inverse_temperature) {
   sums_.resize(maxima_.size());
   const std::size_t full = row_.size() / kBlock;
+  kernels_->sum_exp(row_.data(), full, max_, inverse_temperature, sums_.data());
+  if (full < sums_.size()) sums_[full] = sum_tail(row_.subspan(full * kBlock), max_, inverse_temperature);
   double total = 0.0;
-  for (std::size_t b = 0; b < sums_.size(); ++b) {
-    sums_[b] = b < full ? sum_block(row_.data() + b * kBlock, max_, inverse_temperature)
-                        : sum_tail(row_.subspan(b * kBlock), max_, inverse_temperature);
-    total += sums_[b];
-  }
+  for (const double sum : sums_) total += sum;
   return total;
 }
 

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-namespace sterling::engine {
+#include "engine/row_kernels.h"
 
-inline constexpr std::int32_t kRowBlock = 64;
+namespace sterling::engine {
 
 struct RankedLogit {
   std::int32_t token = 0;
@@ -26,6 +26,10 @@ inline bool ranks_before(const RankedLogit& a, const RankedLogit& b) {
 // Block maxima of one row; reused from row to row. Not thread-safe.
 class RowScan {
  public:
+  // With the fastest kernels of this CPU, or with given ones.
+  RowScan() : kernels_(available_row_kernels().back()) {}
+  explicit RowScan(const RowKernels& kernels) : kernels_(&kernels) {}
+
   // Reads `row`; keeps a reference to it until the next scan. False when a value is NaN or infinite (then only
   // first_not_finite() is meaningful, unless the caller put -infinity there to mask a token).
   bool scan(std::span<const float> row);
@@ -47,6 +51,7 @@ class RowScan {
   std::span<const double> block_sums() const { return sums_; }
 
  private:
+  const RowKernels* kernels_;
   std::span<const float> row_;
   float max_ = 0.0F;
   std::vector<float> maxima_;

@@ -188,35 +188,53 @@ void Sampler::keep_top_p(double inverse_temperature, double top_p) {
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   const double wanted = top_p * total;
-  double mass = 0.0;
-  std::size_t kept = 0;  // candidates [0, kept) are in for certain
 
-  if (candidates_.size() > kSortLimit) {
-    // Buckets of equal width in the exponent: which one holds the cut is known from their masses, and only it needs sorting.
-    constexpr std::size_t kBuckets = 2048;
-    constexpr double kBucketsPerNat = 32.0;
-    const double max = scan_.max();
-    const auto bucket = [&](const Candidate& candidate) {
-      const double depth = (max - static_cast<double>(candidate.logit)) * inverse_temperature * kBucketsPerNat;
-      return depth < static_cast<double>(kBuckets - 1) ? static_cast<std::size_t>(depth) : kBuckets - 1;
-    };
-    std::array<double, kBuckets> masses{};
-    for (const Candidate& candidate : candidates_) masses[bucket(candidate)] += candidate.weight;
-    std::size_t cut = 0;
-    while (cut + 1 < kBuckets && mass + masses[cut] < wanted) mass += masses[cut++];
-    std::erase_if(candidates_, [&](const Candidate& candidate) { return bucket(candidate) > cut; });
-    const auto middle = std::partition(candidates_.begin(), candidates_.end(),
-                                       [&](const Candidate& candidate) { return bucket(candidate) < cut; });
-    kept = static_cast<std::size_t>(middle - candidates_.begin());
+  // Those that must be sorted to find the last one kept: all, or, where that would take milliseconds, the bucket that it lies in.
+  double mass = 0.0;
+  if (candidates_.size() <= kSortLimit) {
+    sorted_ = candidates_;
+  } else {
+    mass = gather_cut_bucket(inverse_temperature, wanted);
   }
-  std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(kept), candidates_.end(), by_rank);
-  while (kept < candidates_.size() && (kept == 0 || mass < wanted)) mass += candidates_[kept++].weight;
-  candidates_.resize(kept);
+  std::sort(sorted_.begin(), sorted_.end(), by_rank);
+  std::size_t last = 0;
+  for (mass += sorted_[0].weight; mass < wanted && last + 1 < sorted_.size();) mass += sorted_[++last].weight;
+  const Candidate cut = sorted_[last];
+  std::erase_if(candidates_, [&](const Candidate& candidate) { return by_rank(cut, candidate); });
+}
+
+// Buckets of equal width in the exponent: their masses tell which one holds the cut. Its candidates go to sorted_; returned is the
+// mass of those that rank before them all.
+double Sampler::gather_cut_bucket(double inverse_temperature, double wanted) {
+  constexpr std::size_t kBuckets = 2048;
+  constexpr double kBucketsPerNat = 32.0;
+  const double max = scan_.max();
+  const auto bucket = [&](const Candidate& candidate) {
+    const double depth = (max - static_cast<double>(candidate.logit)) * inverse_temperature * kBucketsPerNat;
+    return depth < static_cast<double>(kBuckets - 1) ? static_cast<std::size_t>(depth) : kBuckets - 1;
+  };
+  std::array<double, kBuckets> masses{};
+  for (const Candidate& candidate : candidates_) masses[bucket(candidate)] += candidate.weight;
+  double before = 0.0;
+  std::size_t cut = 0;
+  std::size_t last_used = 0;
+  for (std::size_t b = 0; b < kBuckets; ++b) {
+    if (masses[b] > 0.0) last_used = b;
+  }
+  while (cut < last_used && before + masses[cut] < wanted) before += masses[cut++];
+  STERLING_CHECK(masses[cut] > 0.0);  // the bucket before would have met `wanted`, and the first holds the best token
+  sorted_.clear();
+  for (const Candidate& candidate : candidates_) {
+    if (bucket(candidate) == cut) sorted_.push_back(candidate);
+  }
+  return before;
 }
 
 std::int32_t Sampler::draw_candidate(double uniform) {
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
+  const auto by_token = [](const Candidate& a, const Candidate& b) { return a.token < b.token; };
+  if (!std::is_sorted(candidates_.begin(), candidates_.end(), by_token)) {
+    std::sort(candidates_.begin(), candidates_.end(), by_token);
+  }
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   const double target = uniform * total;

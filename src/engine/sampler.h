@@ -59,12 +59,14 @@ class Sampler {
   void gather_above(double inverse_temperature, double min_weight);
   void take_candidates(double inverse_temperature);
   void keep_top_p(double inverse_temperature, double top_p);
+  double gather_cut_bucket(double inverse_temperature, double wanted);
   std::int32_t draw_candidate(double uniform);
   std::int32_t draw_from_row(double inverse_temperature, double uniform);
 
   RowScan scan_;
   std::vector<RankedLogit> ranked_;
   std::vector<Candidate> candidates_;
+  std::vector<Candidate> sorted_;
   std::vector<RankedLogit> undo_;  // what modify() overwrote, first values first
 };
 
