@@ -15,7 +15,8 @@ struct Result {
 };
 
 struct Problem {
-  Problem(int m_, int head_dim_, int tiles_, Form form_, std::uint64_t seed) : m(m_), head_dim(head_dim_), tiles(tiles_), form(form_) {
+  Problem(int m_, int head_dim_, int tiles_, Form form_, std::uint64_t seed)
+      : m(m_), head_dim(head_dim_), tiles(tiles_), form(form_) {
     Random random(seed);
     const auto dim = static_cast<std::size_t>(head_dim);
     q.resize(static_cast<std::size_t>(m) * dim);
@@ -35,7 +36,8 @@ struct Problem {
     return values;
   }
   std::vector<float> row(const std::vector<float>& from, int index) const {
-    return round({from.begin() + std::ptrdiff_t{index} * head_dim, from.begin() + std::ptrdiff_t{index + 1} * head_dim});
+    return round(
+        {from.begin() + std::ptrdiff_t{index} * head_dim, from.begin() + std::ptrdiff_t{index + 1} * head_dim});
   }
 
   Result expected() const {
@@ -43,7 +45,8 @@ struct Problem {
     for (int r = 0; r < m; ++r) {
       const int keys = std::clamp(visible[static_cast<std::size_t>(r)], 0, tiles * kTileTokens);
       std::vector<float> scores;
-      for (int j = 0; j < keys; ++j) scores.push_back(naive::product(row(q, r), row(k, j), form == Form::kBf16) * scale);
+      for (int j = 0; j < keys; ++j)
+        scores.push_back(naive::product(row(q, r), row(k, j), form == Form::kBf16) * scale);
       float max = -std::numeric_limits<float>::infinity();
       for (const float s : scores) max = std::max(max, s);
       std::vector<float> p;
@@ -174,7 +177,8 @@ TEST_P(Attention, OneRowAloneEqualsTheRowAmongMany) {
     const Result alone = run(table(), one);
     const auto at = static_cast<std::size_t>(r);
     ASSERT_TRUE(same_bits(alone.max[0], all.max[at]) && same_bits(alone.sum[0], all.sum[at])) << r;
-    STERLING_EXPECT_BITS(alone.out, std::vector<float>(all.out.begin() + r * 32, all.out.begin() + (r + 1) * 32), "row " << r);
+    STERLING_EXPECT_BITS(alone.out, std::vector<float>(all.out.begin() + r * 32, all.out.begin() + (r + 1) * 32),
+                         "row " << r);
   }
 }
 
@@ -274,13 +278,15 @@ TEST_P(Attention, MergeOfSpans) {
       args.result = result.data();
       args.ld = ld;
       table().attention_merge(&args);
-      STERLING_EXPECT_BITS(result, expected, "head_dim " << head_dim << " spans " << spans << " element " << difference);
+      STERLING_EXPECT_BITS(result, expected,
+                           "head_dim " << head_dim << " spans " << spans << " element " << difference);
     }
   }
 }
 
 TEST_P(Attention, ScratchGrowsWithRows) {
-  for (int m = 1; m < 40; ++m) EXPECT_LE(table().attention_scratch_bytes(m, 64), table().attention_scratch_bytes(m + 1, 64));
+  for (int m = 1; m < 40; ++m)
+    EXPECT_LE(table().attention_scratch_bytes(m, 64), table().attention_scratch_bytes(m + 1, 64));
 }
 
 STERLING_FOR_EVERY_TIER(Attention);

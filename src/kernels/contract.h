@@ -44,19 +44,19 @@ constexpr int kLanes = 16;
 // Activations are packed once per matrix product into a layout private to the tier (row tiles with pairs interleaved), so that
 // all weight panels read them sequentially.
 struct GemmArgs {
-  const void* x;        // packed by the same tier's pack_x_*
-  const void* w;        // first panel of the matrix
-  float* out;           // out[row * ldo + n]
-  size_t ldo;           // in floats
-  int m;                // rows in x
-  int k;                // elements along K
-  int n;                // outputs; the last panel writes only n % 16 lanes if that is not 0
-  int row_begin;        // rows to compute: row_begin is a multiple of row_tile, row_end too or equal to m
+  const void* x;  // packed by the same tier's pack_x_*
+  const void* w;  // first panel of the matrix
+  float* out;     // out[row * ldo + n]
+  size_t ldo;     // in floats
+  int m;          // rows in x
+  int k;          // elements along K
+  int n;          // outputs; the last panel writes only n % 16 lanes if that is not 0
+  int row_begin;  // rows to compute: row_begin is a multiple of row_tile, row_end too or equal to m
   int row_end;
-  int panel_begin;      // panels to compute
+  int panel_begin;  // panels to compute
   int panel_end;
-  const float* bias;    // [n] or null: added once to the finished sum
-  bool add;             // true: out += result (one rounding after the bias), false: out = result
+  const float* bias;  // [n] or null: added once to the finished sum
+  bool add;           // true: out += result (one rounding after the bias), false: out = result
 };
 
 // ---- attention -------------------------------------------------------------------------------------------------------
@@ -78,31 +78,31 @@ constexpr int kSpanTokens = 512;
 // addition clears. V slots that no row sees must be finite for that. Rows with visible[r] <= 0 get max = -infinity, sum = 0, out = 0.
 // A NaN score makes sum and out NaN; max is then unspecified.
 struct AttentionSpanArgs {
-  const void* q;                  // packed by pack_x_bf16 / pack_x_f32 (m rows, k = head_dim)
-  const void* const* k_tiles;     // [tiles] addresses of this head's tiles
-  const void* const* v_tiles;     // [tiles]
-  int tiles;                      // 1 … kSpanTokens / kTileTokens
-  int m;                          // query rows
+  const void* q;               // packed by pack_x_bf16 / pack_x_f32 (m rows, k = head_dim)
+  const void* const* k_tiles;  // [tiles] addresses of this head's tiles
+  const void* const* v_tiles;  // [tiles]
+  int tiles;                   // 1 … kSpanTokens / kTileTokens
+  int m;                       // query rows
   int head_dim;
   float scale;
-  const int32_t* visible;         // [m] keys of the span that row r may see
-  float* max;                     // [m]
-  float* sum;                     // [m]
-  float* out;                     // [m][head_dim]
-  void* scratch;                  // attention_scratch_bytes, 64-byte aligned
+  const int32_t* visible;  // [m] keys of the span that row r may see
+  float* max;              // [m]
+  float* sum;              // [m]
+  float* out;              // [m][head_dim]
+  void* scratch;           // attention_scratch_bytes, 64-byte aligned
 };
 
 // Merges the spans of one row in ascending order, in FP32, starting from max = -inf, sum = 0, out = 0:
 //   new_max = max(max, max_s);  a = exp(max - new_max);  b = exp(max_s - new_max)      (exp(-inf) = 0; a span with sum 0 is skipped)
 //   sum = fma(sum, a, sum_s * b);  out[d] = fma(out[d], a, out_s[d] * b);  and at the end out[d] = out[d] / sum.
 struct AttentionMergeArgs {
-  const float* max;      // [spans][m]
-  const float* sum;      // [spans][m]
-  const float* out;      // [spans][m][head_dim]
+  const float* max;  // [spans][m]
+  const float* sum;  // [spans][m]
+  const float* out;  // [spans][m][head_dim]
   int spans;
   int m;
   int head_dim;
-  float* result;         // row r at result + r * ld
+  float* result;  // row r at result + r * ld
   size_t ld;
 };
 
@@ -117,14 +117,20 @@ struct AttentionMergeArgs {
 // "quad sum": four chains, chain c takes i = c, c + 4, … ascending with fma from +0; result (c0 + c1) + (c2 + c3).
 // A tier may fuse the update of token t with the read of t + 1 and block over columns: the roundings are the same.
 struct GdnArgs {
-  const float* q; size_t ldq;          // token t at q + t * ldq, [key_dim], normalised and scaled
-  const float* k; size_t ldk;          // [key_dim], normalised
-  const float* v; size_t ldv;          // [value_dim]
-  const float* decay; size_t ld_decay; // decay[t * ld_decay], in [0, 1]
-  const float* beta; size_t ld_beta;
-  float* state;                        // [key_dim][value_stride], updated in place
-  size_t value_stride;                 // floats between rows of the state; a multiple of 16; columns beyond value_dim are zero
-  float* out; size_t ldo;              // [value_dim]
+  const float* q;
+  size_t ldq;  // token t at q + t * ldq, [key_dim], normalised and scaled
+  const float* k;
+  size_t ldk;  // [key_dim], normalised
+  const float* v;
+  size_t ldv;  // [value_dim]
+  const float* decay;
+  size_t ld_decay;  // decay[t * ld_decay], in [0, 1]
+  const float* beta;
+  size_t ld_beta;
+  float* state;         // [key_dim][value_stride], updated in place
+  size_t value_stride;  // floats between rows of the state; a multiple of 16; columns beyond value_dim are zero
+  float* out;
+  size_t ldo;  // [value_dim]
   int tokens;
   int key_dim;
   int value_dim;
@@ -134,20 +140,22 @@ struct GdnArgs {
 //   c[t][ch] = chain over j = 0 … kernel - 1 of fma(w[j][ch], u[t - (kernel - 1) + j][ch], acc), acc from +0;  out = silu(c)
 // Inputs before the first token come from `window` ([kernel - 1][channels], oldest first), which is then moved on.
 struct ConvArgs {
-  const float* u; size_t ldu;
-  const float* w;                      // [kernel][channels]
+  const float* u;
+  size_t ldu;
+  const float* w;  // [kernel][channels]
   float* window;
-  float* out; size_t ldo;
+  float* out;
+  size_t ldo;
   int tokens;
   int channels;
-  int channel_begin;                   // channels to compute; begin is a multiple of 16
+  int channel_begin;  // channels to compute; begin is a multiple of 16
   int channel_end;
-  int kernel;                          // 2 … 8
+  int kernel;  // 2 … 8
 };
 
 struct KernelTable {
-  const char* name;                    // "scalar", "avx2", "avx512", "avx512bf16"
-  int row_tile;                        // granularity of row_begin / row_end
+  const char* name;  // "scalar", "avx2", "avx512", "avx512bf16"
+  int row_tile;      // granularity of row_begin / row_end
 
   // Packed activations of m rows and k columns. pack_* rounds FP32 to BF16 (nearest even; subnormals to signed zero; NaN quiet).
   // They fill the row tiles of [row_begin, row_end), same granularity as gemm.
@@ -157,7 +165,8 @@ struct KernelTable {
 
   size_t (*packed_x_bytes_f32)(int m, int k);
   // round_to_bf16: the values are rounded to BF16 first and kept as FP32 (BF16 activations against FP32 weights).
-  void (*pack_x_f32)(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, bool round_to_bf16, void* packed);
+  void (*pack_x_f32)(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, bool round_to_bf16,
+                     void* packed);
   void (*gemm_f32)(const GemmArgs*);
 
   size_t (*attention_scratch_bytes)(int m, int head_dim);
@@ -172,8 +181,8 @@ struct KernelTable {
   // y = (x * (1 / sqrt(lane sum of x² / n + eps))) * w
   void (*rms_norm)(const float* x, size_t ldx, const float* w, float eps, int n, int rows, float* out, size_t ldo);
   // y = rms_norm(x) * silu(z), row by row (the GDN output norm)
-  void (*rms_norm_gated)(const float* x, size_t ldx, const float* z, size_t ldz, const float* w, float eps, int n, int rows,
-                         float* out, size_t ldo);
+  void (*rms_norm_gated)(const float* x, size_t ldx, const float* z, size_t ldz, const float* w, float eps, int n,
+                         int rows, float* out, size_t ldo);
   // y = (x * (1 / sqrt(lane sum of x² + eps))) * scale
   void (*l2_norm)(const float* x, size_t ldx, float eps, float scale, int n, int rows, float* out, size_t ldo);
   // Rotate-half RoPE in place on the first 2 * half dims of each row: with c, s of [half],
@@ -185,7 +194,8 @@ struct KernelTable {
   void (*sigmoid_mul)(const float* x, const float* gate, float* out, size_t n);
   void (*add)(const float* a, const float* b, float* out, size_t n);
   // decay = exp(-(neg_a * softplus(a + dt_bias))) with neg_a = exp(A_log) given;  beta = sigmoid(b)
-  void (*gdn_gates)(const float* a, const float* b, const float* exp_a_log, const float* dt_bias, float* decay, float* beta, int heads);
+  void (*gdn_gates)(const float* a, const float* b, const float* exp_a_log, const float* dt_bias, float* decay,
+                    float* beta, int heads);
   void (*exp)(const float* x, float* out, size_t n);
   void (*log)(const float* x, float* out, size_t n);
 };

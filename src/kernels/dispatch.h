@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +18,13 @@
 namespace sterling::kernels {
 
 struct Tier {
-  std::string_view name;                 // as --isa spells it
+  std::string_view name;  // as --isa spells it
   const KernelTable* (*table)();
   bool uses_dot_product = false;
 };
 
 // All tiers compiled into this program, plainest first.
-const std::vector<Tier>& compiled_tiers();
+std::span<const Tier> compiled_tiers();
 
 // Does the BF16 dot product round as the canonical chain does? Compares a tier's products with the scalar tier's over a few thousand hostile
 // cases (subnormals, cancellation, huge values, infinities, NaN, ties) in the compute float environment. A few milliseconds.
@@ -38,8 +39,9 @@ ProbeResult probe_dot_product(const KernelTable& table);
 struct TierState {
   Tier tier;
   bool usable = false;
-  std::string reason;  // why not: "the CPU lacks AVX-512 …", "the operating system does not save …", the probe's finding
-  ProbeResult probe;   // of a tier with uses_dot_product that the host can run
+  std::string
+      reason;  // why not: "the CPU lacks AVX-512 …", "the operating system does not save …", the probe's finding
+  ProbeResult probe;  // of a tier with uses_dot_product that the host can run
 };
 
 // What this host can run; `features` for tests.
@@ -61,8 +63,8 @@ struct TierRate {
   double all_threads_gflops = 0.0;
 };
 struct HostRates {
-  std::vector<TierRate> tiers;         // usable ones
-  std::vector<double> read_gb_per_s;   // [t] with t + 1 threads, t + 1 = 1, 2, 4, … and all
+  std::vector<TierRate> tiers;        // usable ones
+  std::vector<double> read_gb_per_s;  // [t] with t + 1 threads, t + 1 = 1, 2, 4, … and all
   std::vector<std::size_t> read_threads;
 };
 Expected<HostRates> measure_rates(platform::ThreadPool& pool, const std::vector<TierState>& tiers);

@@ -1,9 +1,9 @@
 // Which tier runs: names, refusals, the probe.
 #include "kernels/dispatch.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
+
+#include <gmock/gmock.h>
 
 #include "kernels/test_support.h"
 
@@ -45,7 +45,8 @@ TEST(Dispatch, AutoTakesAUsableTierAndNotTheScalarOneWhereThereIsAnother) {
   const auto table = select("auto", states);
   ASSERT_TRUE(table.ok());
   const auto usable = std::count_if(states.begin(), states.end(), [](const TierState& s) { return s.usable; });
-  EXPECT_TRUE(std::any_of(states.begin(), states.end(), [&](const TierState& s) { return s.usable && s.tier.table() == *table; }));
+  EXPECT_TRUE(std::any_of(states.begin(), states.end(),
+                          [&](const TierState& s) { return s.usable && s.tier.table() == *table; }));
   if (usable > 1) {
     EXPECT_STRNE((*table)->name, "scalar");
   }
@@ -65,14 +66,17 @@ TEST(Dispatch, AnUnknownNameListsWhatTheHostCanRun) {
 
 TEST(Dispatch, AMissingFeatureIsNamed) {
   const auto plain = inspect_tiers(features(false, false, false));
-  EXPECT_THAT(select("avx2", plain).error().message, AllOf(HasSubstr("lacks AVX2"), HasSubstr("auto, scalar"), Not(HasSubstr("avx512,"))));
+  EXPECT_THAT(select("avx2", plain).error().message,
+              AllOf(HasSubstr("lacks AVX2"), HasSubstr("auto, scalar"), Not(HasSubstr("avx512,"))));
   EXPECT_EQ(select("avx2", plain).error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(select("avx512bf16", plain).error().message, HasSubstr("lacks AVX-512 ("));
   EXPECT_STREQ((*select("auto", plain))->name, "scalar");
   auto unsaved = features(false, false, false);
   unsaved.ymm_not_saved = unsaved.zmm_not_saved = true;
-  EXPECT_THAT(select("avx2", inspect_tiers(unsaved)).error().message, HasSubstr("operating system does not save the AVX registers"));
-  EXPECT_THAT(select("avx512", inspect_tiers(unsaved)).error().message, HasSubstr("does not save the AVX-512 registers"));
+  EXPECT_THAT(select("avx2", inspect_tiers(unsaved)).error().message,
+              HasSubstr("operating system does not save the AVX registers"));
+  EXPECT_THAT(select("avx512", inspect_tiers(unsaved)).error().message,
+              HasSubstr("does not save the AVX-512 registers"));
 }
 
 // A CPU whose instruction rounds otherwise: auto passes it over, asking for it by name fails with the finding.

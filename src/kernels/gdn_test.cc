@@ -7,7 +7,8 @@ namespace sterling::kernels {
 namespace {
 
 struct Problem {
-  Problem(int tokens_, int key_dim_, int value_dim_, std::uint64_t seed) : tokens(tokens_), key_dim(key_dim_), value_dim(value_dim_) {
+  Problem(int tokens_, int key_dim_, int value_dim_, std::uint64_t seed)
+      : tokens(tokens_), key_dim(key_dim_), value_dim(value_dim_) {
     stride = static_cast<std::size_t>((value_dim + 15) / 16 * 16);
     Random random(seed);
     const auto fill = [&](std::vector<float>& to, std::size_t count, float scale) {
@@ -25,7 +26,8 @@ struct Problem {
     }
     state.resize(static_cast<std::size_t>(key_dim) * stride, 0.0F);
     for (std::size_t i = 0; i < static_cast<std::size_t>(key_dim); ++i) {
-      for (std::size_t j = 0; j < static_cast<std::size_t>(value_dim); ++j) state[i * stride + j] = random.hostile(false);
+      for (std::size_t j = 0; j < static_cast<std::size_t>(value_dim); ++j)
+        state[i * stride + j] = random.hostile(false);
     }
     for (float& s : state) s = std::fabs(s) > 100.0F ? -1.0F : s;
   }
@@ -57,8 +59,10 @@ struct Problem {
   void expected(std::vector<float>& s, std::vector<float>& out) const {
     const auto rows = static_cast<std::size_t>(key_dim);
     for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
-      const std::vector<float> kt(k.begin() + static_cast<std::ptrdiff_t>(t * ldk()), k.begin() + static_cast<std::ptrdiff_t>(t * ldk() + rows));
-      const std::vector<float> qt(q.begin() + static_cast<std::ptrdiff_t>(t * ldk()), q.begin() + static_cast<std::ptrdiff_t>(t * ldk() + rows));
+      const std::vector<float> kt(k.begin() + static_cast<std::ptrdiff_t>(t * ldk()),
+                                  k.begin() + static_cast<std::ptrdiff_t>(t * ldk() + rows));
+      const std::vector<float> qt(q.begin() + static_cast<std::ptrdiff_t>(t * ldk()),
+                                  q.begin() + static_cast<std::ptrdiff_t>(t * ldk() + rows));
       for (std::size_t j = 0; j < static_cast<std::size_t>(value_dim); ++j) {
         std::vector<float> column(rows);
         for (std::size_t i = 0; i < rows; ++i) column[i] = s[i * stride + j] * decay[t * 3];
@@ -90,8 +94,10 @@ TEST_P(Gdn, EqualsThePlainRecurrence) {
         std::vector<float> expected_out = out;
         p.run(table(), 0, tokens, state, out);
         p.expected(expected_state, expected_out);
-        STERLING_EXPECT_BITS(out, expected_out, key_dim << "x" << value_dim << " tokens " << tokens << " out " << difference);
-        STERLING_EXPECT_BITS(state, expected_state, key_dim << "x" << value_dim << " tokens " << tokens << " state " << difference);
+        STERLING_EXPECT_BITS(out, expected_out,
+                             key_dim << "x" << value_dim << " tokens " << tokens << " out " << difference);
+        STERLING_EXPECT_BITS(state, expected_state,
+                             key_dim << "x" << value_dim << " tokens " << tokens << " state " << difference);
       }
     }
   }
@@ -106,7 +112,8 @@ TEST_P(Gdn, ChunksGiveTheSameBits) {
   for (const int chunk : {1, 2, 7}) {
     std::vector<float> state = p.state;
     std::vector<float> out(whole.size());
-    for (int first = 0; first < p.tokens; first += chunk) p.run(table(), first, std::min(chunk, p.tokens - first), state, out);
+    for (int first = 0; first < p.tokens; first += chunk)
+      p.run(table(), first, std::min(chunk, p.tokens - first), state, out);
     STERLING_EXPECT_BITS(out, whole, "chunk " << chunk << " out " << difference);
     STERLING_EXPECT_BITS(state, whole_state, "chunk " << chunk << " state " << difference);
   }
@@ -132,11 +139,13 @@ TEST_P(Gdn, OneStepWithinTheBoundOfDoublePrecision) {
       r_magnitude += std::fabs(term);
     }
     const double d = (p.v[j] - r) * p.beta[0];
-    const double d_error = (r_magnitude * 36 + std::fabs(p.v[j]) * 3) * 0x1p-24;  // 32 chain steps, 2 joins, decay, difference, beta
+    const double d_error =
+        (r_magnitude * 36 + std::fabs(p.v[j]) * 3) * 0x1p-24;  // 32 chain steps, 2 joins, decay, difference, beta
     double o = 0.0, o_error = 0.0;
     for (std::size_t i = 0; i < 128; ++i) {
       const double s = p.k[i] * d + p.state[i * p.stride + j] * g;
-      const double s_error = std::fabs(p.k[i]) * d_error + (std::fabs(p.k[i] * d) + 2 * std::fabs(p.state[i * p.stride + j] * g)) * 0x1p-23;
+      const double s_error = std::fabs(p.k[i]) * d_error +
+                             (std::fabs(p.k[i] * d) + 2 * std::fabs(p.state[i * p.stride + j] * g)) * 0x1p-23;
       ASSERT_LE(std::fabs(state[i * p.stride + j] - s), s_error) << i << ", " << j;
       o += p.q[i] * s;
       o_error += std::fabs(p.q[i]) * (s_error + std::fabs(s) * 36 * 0x1p-24);
@@ -146,7 +155,8 @@ TEST_P(Gdn, OneStepWithinTheBoundOfDoublePrecision) {
 }
 
 struct Conv {
-  Conv(int tokens_, int channels_, int kernel_, std::uint64_t seed) : tokens(tokens_), channels(channels_), kernel(kernel_) {
+  Conv(int tokens_, int channels_, int kernel_, std::uint64_t seed)
+      : tokens(tokens_), channels(channels_), kernel(kernel_) {
     Random random(seed);
     const auto c = static_cast<std::size_t>(channels);
     u.resize(static_cast<std::size_t>(tokens) * ld());
@@ -157,7 +167,8 @@ struct Conv {
     }
   }
   std::size_t ld() const { return static_cast<std::size_t>(channels) + 7; }
-  void run(const KernelTable& table, int first, int count, int begin, int end, std::vector<float>& win, std::vector<float>& out) const {
+  void run(const KernelTable& table, int first, int count, int begin, int end, std::vector<float>& win,
+           std::vector<float>& out) const {
     ConvArgs a{};
     a.u = u.data() + static_cast<std::size_t>(first) * ld();
     a.ldu = ld();
@@ -175,7 +186,8 @@ struct Conv {
   void expected(std::vector<float>& win, std::vector<float>& out) const {
     const auto c = static_cast<std::size_t>(channels);
     std::vector<std::vector<float>> inputs;
-    for (int j = 0; j < kernel - 1; ++j) inputs.emplace_back(win.begin() + std::ptrdiff_t{j} * channels, win.begin() + std::ptrdiff_t{j + 1} * channels);
+    for (int j = 0; j < kernel - 1; ++j)
+      inputs.emplace_back(win.begin() + std::ptrdiff_t{j} * channels, win.begin() + std::ptrdiff_t{j + 1} * channels);
     for (int t = 0; t < tokens; ++t) {
       const auto begin = u.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(t) * ld());
       inputs.emplace_back(begin, begin + channels);
@@ -183,12 +195,14 @@ struct Conv {
     for (std::size_t t = 0; t < static_cast<std::size_t>(tokens); ++t) {
       for (std::size_t ch = 0; ch < c; ++ch) {
         float acc = 0.0F;
-        for (std::size_t j = 0; j < static_cast<std::size_t>(kernel); ++j) acc = std::fmaf(w[j * c + ch], inputs[t + j][ch], acc);
+        for (std::size_t j = 0; j < static_cast<std::size_t>(kernel); ++j)
+          acc = std::fmaf(w[j * c + ch], inputs[t + j][ch], acc);
         out[t * ld() + ch] = naive::silu(acc);
       }
     }
     for (std::size_t j = 0; j + 1 < static_cast<std::size_t>(kernel); ++j) {
-      std::copy_n(inputs[inputs.size() - static_cast<std::size_t>(kernel - 1) + j].begin(), channels, win.begin() + static_cast<std::ptrdiff_t>(j * c));
+      std::copy_n(inputs[inputs.size() - static_cast<std::size_t>(kernel - 1) + j].begin(), channels,
+                  win.begin() + static_cast<std::ptrdiff_t>(j * c));
     }
   }
   int tokens, channels, kernel;
@@ -211,8 +225,11 @@ TEST_P(ConvSilu, EqualsThePlainLoops) {
         const int middle = channels > 16 ? 16 : channels;
         conv.run(table(), 0, tokens, middle, channels, window, out);
         conv.run(table(), 0, tokens, 0, middle, window, out);
-        STERLING_EXPECT_BITS(out, expected, "kernel " << kernel << " tokens " << tokens << " channels " << channels << " at " << difference);
-        STERLING_EXPECT_BITS(window, expected_window, "window, kernel " << kernel << " tokens " << tokens << " at " << difference);
+        STERLING_EXPECT_BITS(
+            out, expected,
+            "kernel " << kernel << " tokens " << tokens << " channels " << channels << " at " << difference);
+        STERLING_EXPECT_BITS(window, expected_window,
+                             "window, kernel " << kernel << " tokens " << tokens << " at " << difference);
       }
     }
   }

@@ -11,7 +11,8 @@ namespace {
 enum class Weights { kBf16, kF32 };
 
 struct Problem {
-  Problem(int m_, int k_, int n_, Weights type_, std::uint64_t seed, bool infinite = false) : m(m_), k(k_), n(n_), type(type_) {
+  Problem(int m_, int k_, int n_, Weights type_, std::uint64_t seed, bool infinite = false)
+      : m(m_), k(k_), n(n_), type(type_) {
     Random random(seed);
     x.resize(static_cast<std::size_t>(m) * static_cast<std::size_t>(k));
     w.resize(static_cast<std::size_t>(n) * static_cast<std::size_t>(k));
@@ -87,7 +88,8 @@ class Packed {
 
   int panels() const { return panels_; }
 
-  void run(std::vector<float>& out, bool with_bias, bool add, int row_begin, int row_end, int panel_begin, int panel_end) const {
+  void run(std::vector<float>& out, bool with_bias, bool add, int row_begin, int row_end, int panel_begin,
+           int panel_end) const {
     GemmArgs a{};
     a.x = x_.data();
     a.w = w_.data();
@@ -116,7 +118,8 @@ class Packed {
 class Gemm : public PerTier {
  protected:
   void check(int m, int k, int n, Weights type, std::uint64_t seed, bool infinite = false) {
-    SCOPED_TRACE(testing::Message() << "m " << m << " k " << k << " n " << n << (type == Weights::kBf16 ? " bf16" : " f32"));
+    SCOPED_TRACE(testing::Message() << "m " << m << " k " << k << " n " << n
+                                    << (type == Weights::kBf16 ? " bf16" : " f32"));
     const Problem p(m, k, n, type, seed, infinite);
     const bool round = type == Weights::kBf16 || seed % 2 == 0;
     const bool with_bias = seed % 3 == 0;
@@ -124,7 +127,8 @@ class Gemm : public PerTier {
     const Packed packed(table(), p, round);
     std::vector<float> out = p.old;
     packed.run(out, with_bias, add, 0, m, 0, packed.panels());
-    STERLING_EXPECT_BITS(out, p.expected(round, with_bias, add), "element " << difference / n << ", " << difference % n);
+    STERLING_EXPECT_BITS(out, p.expected(round, with_bias, add),
+                         "element " << difference / n << ", " << difference % n);
   }
 };
 
@@ -148,7 +152,8 @@ TEST_P(Gemm, AllOutputRemainders) {
 
 TEST_P(Gemm, EveryNumberOfPanelsForEveryRowCount) {
   for (int m = 1; m <= 12; ++m) {
-    for (int panels = 1; panels <= 17; ++panels) check(m, 6, panels * 16, Weights::kBf16, static_cast<std::uint64_t>(m * 17 + panels));
+    for (int panels = 1; panels <= 17; ++panels)
+      check(m, 6, panels * 16, Weights::kBf16, static_cast<std::uint64_t>(m * 17 + panels));
   }
 }
 
@@ -174,7 +179,8 @@ TEST_P(Gemm, RangesGiveTheSameBits) {
   std::vector<float> pieces = p.old;
   for (int row = 0; row < p.m; row += table().row_tile) {
     for (int panel = 0; panel < packed.panels(); panel += 3) {
-      packed.run(pieces, true, true, row, std::min(p.m, row + table().row_tile), panel, std::min(packed.panels(), panel + 3));
+      packed.run(pieces, true, true, row, std::min(p.m, row + table().row_tile), panel,
+                 std::min(packed.panels(), panel + 3));
     }
   }
   STERLING_EXPECT_BITS(pieces, whole, "element " << difference);
@@ -227,12 +233,14 @@ TEST_P(Gemm, WithinTheBoundOfDoublePrecision) {
         double exact = 0.0;
         double magnitude = 0.0;
         for (int i = 0; i < k; ++i) {
-          const double term = double{xs[static_cast<std::size_t>(i)]} * double{p.w[static_cast<std::size_t>(c * k + i)]};
+          const double term =
+              double{xs[static_cast<std::size_t>(i)]} * double{p.w[static_cast<std::size_t>(c * k + i)]};
           exact += term;
           magnitude += std::fabs(term);
         }
         const double steps = k * 0x1p-24;
-        ASSERT_LE(std::fabs(out[static_cast<std::size_t>(r * p.n + c)] - exact), magnitude * steps / (1 - steps)) << r << ", " << c;
+        ASSERT_LE(std::fabs(out[static_cast<std::size_t>(r * p.n + c)] - exact), magnitude * steps / (1 - steps))
+            << r << ", " << c;
       }
     }
   }

@@ -94,7 +94,8 @@ TEST(KvTiles, RoundTripAndNeighbours) {
 // A K tile is a weight panel of 16 tokens; the V tile's blocks are panels of 16 dims over the tokens.
 TEST(KvTiles, AreWeightPanels) {
   const int head_dim = 32;
-  std::vector<std::uint16_t> rows(16 * 32), columns(16 * 32), k(16 * 32), v(16 * 32), expected_k(16 * 32), expected_v(16 * 32);
+  std::vector<std::uint16_t> rows(16 * 32), columns(16 * 32), k(16 * 32), v(16 * 32), expected_k(16 * 32),
+      expected_v(16 * 32);
   Random random(4);
   for (std::size_t slot = 0; slot < 16; ++slot) {
     std::vector<float> row(32);

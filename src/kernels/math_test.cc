@@ -171,7 +171,8 @@ TEST_P(MathPerTier, SoftplusThroughTheGates) {
   };
   for (float a = -60.0F; a < 80.0F; a += 0.0173F) {
     const double softplus = a > 20.0F ? double{a} : std::log1p(std::exp(double{a}));
-    ASSERT_LT(ulps(decay(a), std::exp(-softplus)), 1.5 + 6.0 * softplus) << a;  // the exponent's ulps are relative errors here
+    ASSERT_LT(ulps(decay(a), std::exp(-softplus)), 1.5 + 6.0 * softplus)
+        << a;  // the exponent's ulps are relative errors here
   }
   EXPECT_EQ(decay(-200.0F), 1.0F);
   EXPECT_TRUE(same_bits(decay(200.0F), 0.0F));
@@ -182,8 +183,9 @@ TEST_P(MathPerTier, SoftplusThroughTheGates) {
 TEST_P(MathPerTier, RoundingToBf16) {
   Random random(1);
   std::vector<float> x;
-  for (const std::uint32_t bits : {0u, 0x80000000u, 1u, 0x807fffffu, 0x007fffffu, 0x00800000u, 0x3f808000u, 0x3f818000u, 0x3f808001u,
-                                   0x3f807fffu, 0x7f7fffffu, 0x7f7f7fffu, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, 0xffffffffu}) {
+  for (const std::uint32_t bits :
+       {0u, 0x80000000u, 1u, 0x807fffffu, 0x007fffffu, 0x00800000u, 0x3f808000u, 0x3f818000u, 0x3f808001u, 0x3f807fffu,
+        0x7f7fffffu, 0x7f7f7fffu, 0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u, 0xffffffffu}) {
     x.push_back(std::bit_cast<float>(bits));
   }
   for (int i = 0; i < 4000; ++i) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random.next())));
@@ -202,7 +204,8 @@ TEST_P(MathPerTier, RoundingToBf16) {
     a.ldo = a.m = a.k = a.n = a.row_end = a.panel_end = 1;
     table().gemm_bf16(&a);
     // The sum starts at +0, which a negative zero leaves at +0.
-    ASSERT_TRUE(same_bits(out, round_bf16(value) + 0.0F)) << std::hex << std::bit_cast<std::uint32_t>(value) << " gave " << out;
+    ASSERT_TRUE(same_bits(out, round_bf16(value) + 0.0F))
+        << std::hex << std::bit_cast<std::uint32_t>(value) << " gave " << out;
   }
 }
 

@@ -8,8 +8,12 @@ namespace sterling::kernels {
 namespace {
 
 // Where element i of a lane stands in a panel, in elements.
-constexpr std::size_t index_bf16(std::size_t i, std::size_t lane) { return (i / 2 * kLanes + lane) * 2 + i % 2; }
-constexpr std::size_t index_f32(std::size_t i, std::size_t lane) { return i * kLanes + lane; }
+constexpr std::size_t index_bf16(std::size_t i, std::size_t lane) {
+  return (i / 2 * kLanes + lane) * 2 + i % 2;
+}
+constexpr std::size_t index_f32(std::size_t i, std::size_t lane) {
+  return i * kLanes + lane;
+}
 
 template <class T, auto kIndex>
 void pack(const T* rows, std::size_t ld, int row_count, int k, void* panel) {
@@ -32,13 +36,18 @@ void pack(const T* rows, std::size_t ld, int row_count, int k, void* panel) {
 template <class T, auto kIndex>
 void unpack(const void* panel, int lane, int k, T* row) {
   const T* const source = static_cast<const T*>(panel);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i) row[i] = source[kIndex(i, static_cast<std::size_t>(lane))];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(k); ++i)
+    row[i] = source[kIndex(i, static_cast<std::size_t>(lane))];
 }
 
 }  // namespace
 
-std::size_t panel_bytes_bf16(std::int64_t k) { return static_cast<std::size_t>((k + 1) / 2) * 2 * kLanes * sizeof(std::uint16_t); }
-std::size_t panel_bytes_f32(std::int64_t k) { return static_cast<std::size_t>((k + 1) / 2) * 2 * kLanes * sizeof(float); }
+std::size_t panel_bytes_bf16(std::int64_t k) {
+  return static_cast<std::size_t>((k + 1) / 2) * 2 * kLanes * sizeof(std::uint16_t);
+}
+std::size_t panel_bytes_f32(std::int64_t k) {
+  return static_cast<std::size_t>((k + 1) / 2) * 2 * kLanes * sizeof(float);
+}
 
 void pack_panel_bf16(const std::uint16_t* rows, std::size_t ld, int row_count, int k, void* panel) {
   pack<std::uint16_t, index_bf16>(rows, ld, row_count, k, panel);
@@ -50,6 +59,8 @@ void pack_panel_f32(const float* rows, std::size_t ld, int row_count, int k, voi
 void unpack_panel_row_bf16(const void* panel, int lane, int k, std::uint16_t* row) {
   unpack<std::uint16_t, index_bf16>(panel, lane, k, row);
 }
-void unpack_panel_row_f32(const void* panel, int lane, int k, float* row) { unpack<float, index_f32>(panel, lane, k, row); }
+void unpack_panel_row_f32(const void* panel, int lane, int k, float* row) {
+  unpack<float, index_f32>(panel, lane, k, row);
+}
 
 }  // namespace sterling::kernels

@@ -1,10 +1,10 @@
 // The start-up probe of the BF16 dot product: a tier's product against the scalar tier's, one K pair per case and lane.
-#include <fmt/format.h>
-
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "kernels/dispatch.h"
 #include "kernels/tiers.h"
@@ -13,7 +13,7 @@
 namespace sterling::kernels {
 namespace {
 
-constexpr int kPairs = 3;    // the last pair meets an accumulator that the first two made
+constexpr int kPairs = 3;  // the last pair meets an accumulator that the first two made
 constexpr int kRounds = 256;
 
 // xorshift64*: reproducible on every host, so that a mismatch can be reported and repeated.
@@ -38,18 +38,22 @@ std::uint16_t hostile(Random& random, int round) {
     return static_cast<std::uint16_t>(sign_and_mantissa | ((low + random.below(count)) << 7));
   };
   switch (round % 8) {
-    case 0: return static_cast<std::uint16_t>(random.next());        // anything: NaN, infinities, subnormals, zeros
-    case 1: return with_exponent(120, 16);                           // near one: ties and cancellation
-    case 2: return with_exponent(126, 3);                            // heavy cancellation
-    case 3: return with_exponent(58, 8);                             // products near the smallest normal
-    case 4: return with_exponent(186, 8);                            // products near the largest
-    case 5: return with_exponent(0, 2);                              // subnormals and the smallest normals
-    case 6: return with_exponent(116 + 24 * random.below(2), 2);     // far apart: sticky bits decide
-    default: return static_cast<std::uint16_t>((sign_and_mantissa & 0x8001u) | ((127 + random.below(2)) << 7));  // few bits: exact ties
+    case 0: return static_cast<std::uint16_t>(random.next());     // anything: NaN, infinities, subnormals, zeros
+    case 1: return with_exponent(120, 16);                        // near one: ties and cancellation
+    case 2: return with_exponent(126, 3);                         // heavy cancellation
+    case 3: return with_exponent(58, 8);                          // products near the smallest normal
+    case 4: return with_exponent(186, 8);                         // products near the largest
+    case 5: return with_exponent(0, 2);                           // subnormals and the smallest normals
+    case 6: return with_exponent(116 + 24 * random.below(2), 2);  // far apart: sticky bits decide
+    default:
+      return static_cast<std::uint16_t>((sign_and_mantissa & 0x8001u) |
+                                        ((127 + random.below(2)) << 7));  // few bits: exact ties
   }
 }
 
-float as_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+float as_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 struct Case {
   std::array<std::uint16_t, 2 * kPairs * kLanes> panel;  // [pair][lane][2]
@@ -60,7 +64,7 @@ std::array<float, kLanes> product(const KernelTable& table, const Case& c) {
   std::array<float, 2 * kPairs> x{};
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = as_float(c.x[i]);
   alignas(64) std::array<std::byte, 4096> packed{};
-  alignas(64) std::array<std::uint16_t, 2 * kPairs * kLanes> panel = c.panel;
+  alignas(64) std::array<std::uint16_t, 2 * kPairs* kLanes> panel = c.panel;
   std::array<float, kLanes> out{};
   table.pack_x_bf16(x.data(), x.size(), 1, 2 * kPairs, 0, 1, packed.data());
   GemmArgs args{};
@@ -77,14 +81,18 @@ std::array<float, kLanes> product(const KernelTable& table, const Case& c) {
   return out;
 }
 
-bool same(float a, float b) { return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0; }
+bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
+}
 
 std::string describe(const Case& c, std::size_t lane, float found, float expected) {
   std::string text = "x";
   for (const std::uint16_t bits : c.x) text += fmt::format(" {:04x}", bits);
   text += ", w";
-  for (std::size_t i = 0; i < 2 * kPairs; ++i) text += fmt::format(" {:04x}", c.panel[(i / 2 * kLanes + lane) * 2 + i % 2]);
-  return text + fmt::format(": {:08x}, canonical {:08x}", std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(expected));
+  for (std::size_t i = 0; i < 2 * kPairs; ++i)
+    text += fmt::format(" {:04x}", c.panel[(i / 2 * kLanes + lane) * 2 + i % 2]);
+  return text + fmt::format(": {:08x}, canonical {:08x}", std::bit_cast<std::uint32_t>(found),
+                            std::bit_cast<std::uint32_t>(expected));
 }
 
 }  // namespace

@@ -15,7 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // A product small enough for the second-level cache: 16 panels of 512 columns are 256 KiB.
 struct Problem {
@@ -37,7 +39,9 @@ struct Problem {
     args.panel_end = kPanels;
     table.pack_x_bf16(x.data(), kColumns, rows, kColumns, 0, rows, aligned(packed.data()));
   }
-  static void* aligned(void* p) { return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(p) + 63) & ~std::uintptr_t{63}); }
+  static void* aligned(void* p) {
+    return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(p) + 63) & ~std::uintptr_t{63});
+  }
   double flops() const { return 2.0 * args.m * args.k * args.n; }
 
   std::vector<float> x;

@@ -6,8 +6,8 @@
 namespace sterling::kernels {
 namespace {
 
-constexpr double kLn2High = 0x1.62e42fefa3p-1;       // 41 bits: n * high is exact for |n| < 2^12
-constexpr double kLn2Low = 0x1.3de6af278ece6p-42;    // the rest of ln 2
+constexpr double kLn2High = 0x1.62e42fefa3p-1;     // 41 bits: n * high is exact for |n| < 2^12
+constexpr double kLn2Low = 0x1.3de6af278ece6p-42;  // the rest of ln 2
 
 // pi / 2 in three parts of 33 bits and a rest: n * part is exact for n < 2^20.
 constexpr double kHalfPi1 = 0x1.921fb544p+0;
@@ -90,7 +90,9 @@ float llama3_frequency(float frequency, const RopeParams& params) {
 
 }  // namespace
 
-double deterministic_pow(double x, double y) { return natural_exp(y * natural_log(x)); }
+double deterministic_pow(double x, double y) {
+  return natural_exp(y * natural_log(x));
+}
 
 std::vector<float> rope_inv_freq(const RopeParams& params) {
   const std::int32_t half = params.rotary_dim / 2;

@@ -14,11 +14,12 @@ struct RopeParams {
   double theta = 10000.0;       // > 0; used as FP32
   std::int32_t rotary_dim = 0;  // even
   RopeScaling scaling = RopeScaling::kNone;
-  double factor = 1.0;                      // linear, llama3
-  double low_freq_factor = 1.0;             // llama3
-  double high_freq_factor = 4.0;            // llama3
-  std::int32_t original_max_position = 0;   // llama3
-  std::vector<float> frequency_divisors;    // GGUF rope_freqs.weight, [rotary_dim / 2]; replaces the scaling when not empty
+  double factor = 1.0;                     // linear, llama3
+  double low_freq_factor = 1.0;            // llama3
+  double high_freq_factor = 4.0;           // llama3
+  std::int32_t original_max_position = 0;  // llama3
+  std::vector<float>
+      frequency_divisors;  // GGUF rope_freqs.weight, [rotary_dim / 2]; replaces the scaling when not empty
 };
 
 // [rotary_dim / 2] inverse frequencies, theta^(-2i / rotary_dim), scaled.

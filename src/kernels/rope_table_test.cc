@@ -1,12 +1,12 @@
 // RoPE tables. Sine, cosine and frequencies against the C library in long double.
 #include "kernels/rope_table.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
+
+#include <gtest/gtest.h>
 
 namespace sterling::kernels {
 namespace {
@@ -87,7 +87,8 @@ TEST(RopeTable, PlainFrequencies) {
   const std::vector<float> f = rope_inv_freq(plain_params(500000.0, 128));
   ASSERT_EQ(f.size(), 64u);
   for (std::size_t i = 0; i < f.size(); ++i) {
-    const auto power = static_cast<float>(std::pow(500000.0L, static_cast<long double>(static_cast<float>(2 * i) / 128.0F)));
+    const auto power =
+        static_cast<float>(std::pow(500000.0L, static_cast<long double>(static_cast<float>(2 * i) / 128.0F)));
     EXPECT_EQ(f[i], 1.0F / power) << i;
   }
   EXPECT_EQ(f[0], 1.0F);

@@ -45,24 +45,33 @@ TEST_P(Rows, Norms) {
       for (std::size_t i = 0; i < size; ++i) y.push_back((row[i] * factor) * w[i]);
       return y;
     };
-    check_rows(n, x, [&](const float* from, std::size_t stride, int rows, float* out) {
-      table().rms_norm(from, stride, w.data(), eps, n, rows, out, stride);
-    }, [&](const std::vector<float>& row, std::size_t) { return normed(row); });
-    check_rows(n, x, [&](const float* from, std::size_t stride, int rows, float* out) {
-      table().rms_norm_gated(from, stride, z.data(), ld, w.data(), eps, n, rows, out, stride);
-    }, [&](const std::vector<float>& row, std::size_t r) {
-      std::vector<float> y = normed(row);
-      for (std::size_t i = 0; i < size; ++i) y[i] = y[i] * naive::silu(z[r * ld + i]);
-      return y;
-    });
-    check_rows(n, x, [&](const float* from, std::size_t stride, int rows, float* out) {
-      table().l2_norm(from, stride, eps, 0.25F, n, rows, out, stride);
-    }, [&](const std::vector<float>& row, std::size_t) {
-      const float factor = 1.0F / std::sqrt(naive::lane_sum_of_squares(row) + eps);
-      std::vector<float> y;
-      for (const float v : row) y.push_back((v * factor) * 0.25F);
-      return y;
-    });
+    check_rows(
+        n, x,
+        [&](const float* from, std::size_t stride, int rows, float* out) {
+          table().rms_norm(from, stride, w.data(), eps, n, rows, out, stride);
+        },
+        [&](const std::vector<float>& row, std::size_t) { return normed(row); });
+    check_rows(
+        n, x,
+        [&](const float* from, std::size_t stride, int rows, float* out) {
+          table().rms_norm_gated(from, stride, z.data(), ld, w.data(), eps, n, rows, out, stride);
+        },
+        [&](const std::vector<float>& row, std::size_t r) {
+          std::vector<float> y = normed(row);
+          for (std::size_t i = 0; i < size; ++i) y[i] = y[i] * naive::silu(z[r * ld + i]);
+          return y;
+        });
+    check_rows(
+        n, x,
+        [&](const float* from, std::size_t stride, int rows, float* out) {
+          table().l2_norm(from, stride, eps, 0.25F, n, rows, out, stride);
+        },
+        [&](const std::vector<float>& row, std::size_t) {
+          const float factor = 1.0F / std::sqrt(naive::lane_sum_of_squares(row) + eps);
+          std::vector<float> y;
+          for (const float v : row) y.push_back((v * factor) * 0.25F);
+          return y;
+        });
   }
 }
 
@@ -124,7 +133,9 @@ TEST_P(Rows, ElementWise) {
     const auto a = values(n, n + 1, true);
     const auto b = values(n, n + 2, true);
     std::vector<float> out(n + 1, 4.0F), expected(n + 1, 4.0F);
-    const auto check = [&](const char* name) { STERLING_EXPECT_BITS(out, expected, name << " n " << n << " at " << difference); };
+    const auto check = [&](const char* name) {
+      STERLING_EXPECT_BITS(out, expected, name << " n " << n << " at " << difference);
+    };
     table().silu_mul(a.data(), b.data(), out.data(), n);
     for (std::size_t i = 0; i < n; ++i) expected[i] = naive::silu(a[i]) * b[i];
     check("silu_mul");
@@ -159,7 +170,8 @@ TEST_P(Rows, GdnGates) {
       bias[i] = random.normal();
     }
     table().gdn_gates(a.data(), b.data(), rate.data(), bias.data(), decay.data(), beta.data(), heads);
-    scalar_table()->gdn_gates(a.data(), b.data(), rate.data(), bias.data(), scalar_decay.data(), scalar_beta.data(), heads);
+    scalar_table()->gdn_gates(a.data(), b.data(), rate.data(), bias.data(), scalar_decay.data(), scalar_beta.data(),
+                              heads);
     STERLING_EXPECT_BITS(decay, scalar_decay, "decay " << difference);
     STERLING_EXPECT_BITS(beta, scalar_beta, "beta " << difference);
     for (std::size_t i = 0; i < n; ++i) {

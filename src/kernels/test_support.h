@@ -4,8 +4,6 @@
 // reader would write. Every tier, the scalar one included, must give their bits. exp comes from the scalar tier (math_test.cc judges it).
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,6 +11,8 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "base/float_types.h"
 #include "kernels/contract.h"
@@ -41,10 +41,11 @@ class PerTier : public testing::TestWithParam<const KernelTable*> {
   platform::ComputeFloatScope scope_;
 };
 
-inline std::string tier_name(const testing::TestParamInfo<const KernelTable*>& info) { return info.param->name; }
+inline std::string tier_name(const testing::TestParamInfo<const KernelTable*>& info) {
+  return info.param->name;
+}
 
-#define STERLING_FOR_EVERY_TIER(suite) \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(host_tables()), tier_name)
+#define STERLING_FOR_EVERY_TIER(suite) INSTANTIATE_TEST_SUITE_P(, suite, testing::ValuesIn(host_tables()), tier_name)
 
 // 64-byte aligned, exactly as large as asked: a sanitizer sees the first byte too far in steps of its redzone.
 inline platform::AlignedBuffer bytes(std::size_t count) {
@@ -74,7 +75,7 @@ class Random {
       case 0: return sign * 0.0F;
       case 1: return std::bit_cast<float>(static_cast<std::uint32_t>(next() & 0x807fffffu));  // subnormal or zero
       case 2: return sign * 0x1p-126F;
-      case 3: return sign * 0x1.01p0F;                                                        // tie when rounded to BF16
+      case 3: return sign * 0x1.01p0F;  // tie when rounded to BF16
       case 4: return sign * 0x1.03p-63F;
       case 5: return sign * 0x1p40F;
       case 6: return sign * 0x1.fep-30F;
@@ -101,11 +102,11 @@ inline std::int64_t first_difference(const std::vector<float>& a, const std::vec
   return -1;
 }
 
-#define STERLING_EXPECT_BITS(found, expected, ...)                                                            \
-  do {                                                                                                        \
-    const auto difference = ::sterling::kernels::first_difference(found, expected);                          \
+#define STERLING_EXPECT_BITS(found, expected, ...)                                                             \
+  do {                                                                                                         \
+    const auto difference = ::sterling::kernels::first_difference(found, expected);                            \
     ASSERT_EQ(difference, -1) << __VA_ARGS__ << ": found " << (found).at(static_cast<std::size_t>(difference)) \
-                              << ", expected " << (expected).at(static_cast<std::size_t>(difference));        \
+                              << ", expected " << (expected).at(static_cast<std::size_t>(difference));         \
   } while (false)
 
 // FP32 value of x after rounding to BF16 as the kernels do.
@@ -166,8 +167,12 @@ inline float exp(float x) {
   scalar_table()->exp(&x, &y, 1);
   return y;
 }
-inline float silu(float x) { return x / (1.0F + exp(-x)); }
-inline float sigmoid(float x) { return 1.0F / (1.0F + exp(-x)); }
+inline float silu(float x) {
+  return x / (1.0F + exp(-x));
+}
+inline float sigmoid(float x) {
+  return 1.0F / (1.0F + exp(-x));
+}
 
 }  // namespace naive
 

@@ -6,12 +6,17 @@
 namespace sterling::kernels {
 namespace {
 
-#include "kernels/avx2/vec.h"
+#include "kernels/avx2/vec.inl"
 
 constexpr char kTierName[] = "avx2";
 // 6 rows x 1 panel = 12 accumulators, 2 weights, 1 broadcast.
 constexpr int kRowTile = 6;
-constexpr int columns_of(int rows) { return rows == 1 ? 6 : rows == 2 ? 3 : rows == 3 ? 2 : 1; }
+constexpr int columns_of(int rows) {
+  return rows == 1 ? 4 : rows == 2 ? 2 : 1;
+}
+constexpr int tiles_of(int rows) {
+  return columns_of(rows);
+}
 
 #include "kernels/generic/all.inl"
 
@@ -21,6 +26,8 @@ using Bf16 = FmaBf16;
 
 }  // namespace
 
-const KernelTable* avx2_table() { return &kTable; }
+const KernelTable* avx2_table() {
+  return &kTable;
+}
 
 }  // namespace sterling::kernels

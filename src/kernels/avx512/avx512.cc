@@ -6,12 +6,11 @@
 namespace sterling::kernels {
 namespace {
 
-#include "kernels/avx512/vec.h"
+#include "kernels/avx512/vec.inl"
 
 constexpr char kTierName[] = "avx512";
 
-#include "kernels/avx512/tile.h"
-
+#include "kernels/avx512/tile.inl"
 #include "kernels/generic/all.inl"
 
 using Bf16 = FmaBf16;
@@ -20,6 +19,8 @@ using Bf16 = FmaBf16;
 
 }  // namespace
 
-const KernelTable* avx512_table() { return &kTable; }
+const KernelTable* avx512_table() {
+  return &kTable;
+}
 
 }  // namespace sterling::kernels

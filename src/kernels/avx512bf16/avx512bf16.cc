@@ -7,12 +7,11 @@
 namespace sterling::kernels {
 namespace {
 
-#include "kernels/avx512/vec.h"
+#include "kernels/avx512/vec.inl"
 
 constexpr char kTierName[] = "avx512bf16";
 
-#include "kernels/avx512/tile.h"
-
+#include "kernels/avx512/tile.inl"
 #include "kernels/generic/all.inl"
 
 // One slot is a pair, the even element in the low half.
@@ -23,18 +22,22 @@ struct Bf16 {
   static constexpr int kPairBytes = 64;
   static constexpr size_t kRunPairs = 0;
   static constexpr size_t kBlockPairs = 512;
-  static constexpr int kPrefetchRows = 0;
-  static constexpr int kPrefetchBytes = 0;
   static constexpr bool kRoundsToBf16 = true;
   static W load(const char* w, int) { return _mm512_loadu_si512(w); }
   static W broadcast(const X* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
   static V multiply_add(W x, W w, V acc) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
   }
+  // The conversion instruction rounds to nearest even and flushes subnormals whatever MXCSR says, and quiets NaN: v_round_bf16.
+  static V round(V v) {
+    const __m256i halves = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
   // v holds BF16 values in FP32 form: drop the low halves and put neighbours together.
   static void scatter(X* target, size_t rows, V v, int pairs) {
     const __m512i bits = _mm512_castps_si512(v);
-    const __m512i joined = _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi64(bits, 16), _mm512_srli_epi64(bits, 32));
+    const __m512i joined =
+        _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi64(bits, 16), _mm512_srli_epi64(bits, 32));
     const __m256i slots = _mm512_cvtepi64_epi32(joined);
     if (rows == 1) {
       _mm256_mask_storeu_epi32(target, static_cast<__mmask8>((1u << pairs) - 1u), slots);
@@ -50,6 +53,8 @@ struct Bf16 {
 
 }  // namespace
 
-const KernelTable* avx512bf16_table() { return &kTable; }
+const KernelTable* avx512bf16_table() {
+  return &kTable;
+}
 
 }  // namespace sterling::kernels

@@ -25,21 +25,29 @@ size_t attention_scratch_bytes(int, int head_dim) {
   return (2 * static_cast<size_t>(kRowTile) * kSpanTokens + static_cast<size_t>(kRowTile) * padded_dims(head_dim)) * sizeof(float);
 }
 
-// Scores of `rows` rows against `tiles` tiles, without the scale.
-template <class T>
+// Scores of `rows` rows against `tiles` tiles, without the scale. kAhead: K comes from memory, so the next tiles are asked for. Several
+// tiles at once read faster than one after the other.
+template <class T, bool kAhead>
 void attention_scores(const AttentionSpanArgs& a, const void* q, int rows, int tiles, float* scores) {
   int width = 0;
   for (int tile = 0; tile < tiles; tile += width) {
-    const MultiplyFn run = pick_multiply<T>(rows, tiles - tile, &width);
+    const MultiplyFn run = pick_multiply<T, kAhead>(rows, tiles - tile, &width);
     const char* panels[kChunkPanels];
-    for (int i = 0; i < width; ++i) panels[i] = static_cast<const char*>(a.k_tiles[tile + i]);
-    run({q, panels, 1, static_cast<size_t>(a.head_dim) / 2, true, scores + tile * kTileTokens, kSpanTokens});
+    const char* ahead[kChunkPanels];
+    for (int i = 0; i < width; ++i) {
+      const int next = tile + width + i;
+      panels[i] = static_cast<const char*>(a.k_tiles[tile + i]);
+      ahead[i] = static_cast<const char*>(a.k_tiles[next < tiles ? next : tile + i]);
+    }
+    run({q, panels, ahead, 1, static_cast<size_t>(a.head_dim) / 2, true, scores + tile * kTileTokens, kSpanTokens});
   }
 }
 
-// Row r of `rows`: its scores become probabilities in `packed`; masked ones +0. `keys` in 0 … tiles * 16.
+// Row r of `rows`: its scores become probabilities in `packed`; masked ones +0. `keys` in 0 … tiles * 16. Asks for the bytes
+// [v_first, v_last) of every V tile, which the next product reads.
 template <class T>
-void attention_softmax(float* scores, float scale, int keys, int tiles, size_t rows, typename T::X* packed, float* max, float* sum) {
+void attention_softmax(float* scores, float scale, int keys, int tiles, size_t rows, typename T::X* packed, float* max, float* sum,
+                       const void* const* v_tiles, size_t v_first, size_t v_last) {
   const V factor = v_set(scale);
   V largest = v_set(-kInfinity);
   int tile = 0;
@@ -60,11 +68,12 @@ void attention_softmax(float* scores, float scale, int keys, int tiles, size_t r
   const V offset = v_set(top);
   typename T::X* target = packed;
   for (tile = 0; tile < tiles; ++tile, target += rows * T::kSteps * kTilePairs) {
+    for (size_t at = v_first; at < v_last; at += 64) prefetch(static_cast<const char*>(v_tiles[tile]) + at);
     const int left = keys - tile * kTileTokens;
     V p = v_zero();
     if (left > 0) {
       p = v_exp(v_sub(v_load(scores + tile * kTileTokens), offset));
-      if constexpr (T::kRoundsToBf16) p = v_round_bf16(p);
+      if constexpr (T::kRoundsToBf16) p = T::round(p);
       if (left < kTileTokens) p = v_select(m_first(left), p, v_zero());
       total = v_add(total, p);
     }
@@ -80,14 +89,22 @@ void attention_values(const AttentionSpanArgs& a, const void* weights, int rows,
   const char* panels[kSpanTiles * kChunkPanels];
   int width = 0;
   for (int block = 0; block < blocks; block += width) {
-    const MultiplyFn run = pick_multiply<T>(rows, blocks - block, &width);
+    const MultiplyFn run = pick_multiply<T, false>(rows, blocks - block, &width);
     for (int tile = 0; tile < tiles; ++tile) {
-      for (int i = 0; i < width; ++i) {
-        panels[tile * width + i] =
-            static_cast<const char*>(a.v_tiles[tile]) + static_cast<size_t>(block + i) * kTilePairs * T::kPairBytes;
-      }
+      const auto* values = static_cast<const char*>(a.v_tiles[tile]);
+      for (int i = 0; i < width; ++i) panels[tile * width + i] = values + static_cast<size_t>(block + i) * kTilePairs * T::kPairBytes;
     }
-    run({weights, panels, tiles, kTilePairs, true, out + block * kLanes, dims});
+    run({weights, panels, nullptr, tiles, kTilePairs, true, out + block * kLanes, dims});
+  }
+}
+
+// Rows of a tile that see no key of this span.
+inline void attention_nothing(const AttentionSpanArgs& a, int row, int rows) {
+  for (int r = row; r < row + rows; ++r) {
+    a.max[r] = -kInfinity;
+    a.sum[r] = 0.0f;
+    float* out = a.out + static_cast<size_t>(r) * static_cast<size_t>(a.head_dim);
+    for (int d = 0; d < a.head_dim; ++d) out[d] = 0.0f;
   }
 }
 
@@ -101,13 +118,22 @@ void attention_tile(const AttentionSpanArgs& a, int row, int rows, const Attenti
   const int tiles = (most + kTileTokens - 1) / kTileTokens;
 
   const size_t row_slots = static_cast<size_t>(a.head_dim) / 2 * T::kSteps;
-  attention_scores<T>(a, static_cast<const typename T::X*>(a.q) + static_cast<size_t>(row) * row_slots, rows, tiles, scratch.scores);
+  if (tiles == 0) {
+    attention_nothing(a, row, rows);
+    return;
+  }
+  const auto* q = static_cast<const typename T::X*>(a.q) + static_cast<size_t>(row) * row_slots;
+  row == 0 ? attention_scores<T, true>(a, q, rows, tiles, scratch.scores) : attention_scores<T, false>(a, q, rows, tiles, scratch.scores);
   auto* packed = static_cast<typename T::X*>(scratch.weights);
+  // The first row tile asks for V while it works on the softmax, each row for its share of every tile's lines.
+  const size_t v_lines = padded_dims(a.head_dim) / kLanes * kTilePairs * T::kPairBytes / 64;
+  const size_t v_share = row == 0 ? (v_lines + static_cast<size_t>(rows) - 1) / static_cast<size_t>(rows) * 64 : 0;
   for (int r = 0; r < rows; ++r) {
     const int visible = a.visible[row + r];
     const int keys = visible < 0 ? 0 : visible < all_keys ? visible : all_keys;
     attention_softmax<T>(scratch.scores + static_cast<size_t>(r) * kSpanTokens, a.scale, keys, tiles, static_cast<size_t>(rows),
-                         packed + r, a.max + row + r, a.sum + row + r);
+                         packed + r, a.max + row + r, a.sum + row + r, a.v_tiles, v_share * static_cast<size_t>(r),
+                         v_share * static_cast<size_t>(r + 1));
   }
   attention_values<T>(a, packed, rows, tiles, scratch.out);
   const size_t dims = padded_dims(a.head_dim);

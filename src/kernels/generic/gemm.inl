@@ -6,6 +6,8 @@
 //   T::kRunPairs      K pairs of a run that is summed by itself before it joins the total; 0: one chain over all of K
 //   T::W, T::load     a panel's weights for one step
 //   T::broadcast, T::multiply_add
+//   T::round          v_round_bf16
+//   T::scatter        16 packed values of one row into its slots
 //
 // and over tile sizes: kRowTile rows x kColumns[rows] panels of accumulators stay in registers.
 //
@@ -17,12 +19,6 @@ inline size_t pairs_of(int k) { return (static_cast<size_t>(k) + 1) / 2; }
 // One K pair of R rows x N panels. Only here is anything multiplied.
 template <class T, int R, int N>
 inline void multiply_pair(const typename T::X* x, const char* const (&w)[N], size_t at, V (&acc)[R][N]) {
-  if constexpr (R <= T::kPrefetchRows) {
-#pragma GCC unroll 16
-    for (int n = 0; n < N; ++n) {
-      for (int line = 0; line < T::kPairBytes; line += 64) prefetch(w[n] + at + line + T::kPrefetchBytes);
-    }
-  }
 #pragma GCC unroll 2
   for (int step = 0; step < T::kSteps; ++step) {
     typename T::W weights[N];
@@ -37,11 +33,14 @@ inline void multiply_pair(const typename T::X* x, const char* const (&w)[N], siz
   }
 }
 
-// The accumulators of R rows x N panels over `segments` runs of `pairs` K pairs. panels[s * N + n] is where panel n of run s starts;
-// x runs on through all of them. from_zero: begin at +0, else from out.
-template <class T, int R, int N>
-inline void multiply(const typename T::X* x, const char* const* panels, int segments, size_t pairs, bool from_zero, float* out,
-                     size_t ldo) {
+// The accumulators of R rows x N panels over `segments` runs of `pairs` K pairs. panels[s * N + n] is where panel n of run s starts; x
+// runs on through all of them. from_zero: begin at +0, else from out.
+//
+// kAhead: beside every line of the panels, the lines at the same place of ahead[0 … N) are asked for. Panels of a weight matrix are long
+// and the hardware sees them coming; KV tiles lie anywhere and end before it has learnt their addresses. One run only.
+template <class T, int R, int N, bool kAhead>
+inline void multiply(const typename T::X* x, const char* const* panels, [[maybe_unused]] const char* const* ahead, int segments, size_t pairs,
+                     bool from_zero, float* out, size_t ldo) {
   V acc[R][N];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
@@ -53,8 +52,18 @@ inline void multiply(const typename T::X* x, const char* const* panels, int segm
 #pragma GCC unroll 16
     for (int n = 0; n < N; ++n) w[n] = panels[s * N + n];
     const size_t bytes = pairs * T::kPairBytes;
+    const auto pair = [&](size_t at, V(&sums)[R][N]) __attribute__((always_inline)) {
+      if constexpr (kAhead) {
+#pragma GCC unroll 16
+        for (int n = 0; n < N; ++n) {
+          for (int line = 0; line < T::kPairBytes; line += 64) prefetch(ahead[n] + at + static_cast<size_t>(line));
+        }
+      }
+      multiply_pair<T, R, N>(x, w, at, sums);
+      x += T::kSteps * R;
+    };
     if constexpr (T::kRunPairs == 0) {
-      for (size_t at = 0; at < bytes; at += T::kPairBytes, x += T::kSteps * R) multiply_pair<T, R, N>(x, w, at, acc);
+      for (size_t at = 0; at < bytes; at += T::kPairBytes) pair(at, acc);
     } else {
       // acc holds the sum of the finished runs; each run is a chain of its own from +0.
       for (size_t at = 0; at < bytes;) {
@@ -65,7 +74,7 @@ inline void multiply(const typename T::X* x, const char* const* panels, int segm
 #pragma GCC unroll 16
           for (int n = 0; n < N; ++n) run[r][n] = v_zero();
         }
-        for (; at < end; at += T::kPairBytes, x += T::kSteps * R) multiply_pair<T, R, N>(x, w, at, run);
+        for (; at < end; at += T::kPairBytes) pair(at, run);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
@@ -85,6 +94,7 @@ inline void multiply(const typename T::X* x, const char* const* panels, int segm
 struct MultiplyArgs {
   const void* x;
   const char* const* panels;
+  const char* const* ahead;  // for kAhead
   int segments;
   size_t pairs;
   bool from_zero;
@@ -94,27 +104,27 @@ struct MultiplyArgs {
 
 using MultiplyFn = void (*)(const MultiplyArgs&);
 
-template <class T, int R, int N>
+template <class T, int R, int N, bool kAhead>
 void multiply_entry(const MultiplyArgs& a) {
-  multiply<T, R, N>(static_cast<const typename T::X*>(a.x), a.panels, a.segments, a.pairs, a.from_zero, a.out, a.ldo);
+  multiply<T, R, N, kAhead>(static_cast<const typename T::X*>(a.x), a.panels, a.ahead, a.segments, a.pairs, a.from_zero, a.out, a.ldo);
 }
 
 // The widest kernel for R rows that takes no more than `panels` panels; sets `width` to what it takes.
-template <class T, int R, int N>
+template <class T, bool kAhead, int R, int N>
 MultiplyFn widest(int panels, int* width) {
   if constexpr (N > 1) {
-    if (panels < N) return widest<T, R, (N > 4 ? 4 : N > 2 ? 2 : 1)>(panels, width);
+    if (panels < N) return widest<T, kAhead, R, (N > 4 ? 4 : N > 2 ? 2 : 1)>(panels, width);
   }
   *width = N;
-  return multiply_entry<T, R, N>;
+  return multiply_entry<T, R, N, kAhead>;
 }
 
-template <class T, int R = kRowTile>
+template <class T, bool kAhead, int R = kRowTile>
 MultiplyFn pick_multiply(int rows, int panels, int* width) {
   if constexpr (R > 1) {
-    if (rows < R) return pick_multiply<T, R - 1>(rows, panels, width);
+    if (rows < R) return pick_multiply<T, kAhead, R - 1>(rows, panels, width);
   }
-  return widest<T, R, columns_of(R)>(panels, width);
+  return widest<T, kAhead, R, kAhead ? tiles_of(R) : columns_of(R)>(panels, width);
 }
 
 inline size_t tile_rows(int m, int row) { return static_cast<size_t>(m - row < kRowTile ? m - row : kRowTile); }
@@ -138,7 +148,7 @@ void pack_x(const float* x, size_t ldx, int m, int k, int row_begin, int row_end
       for (int i = 0; i < k; i += kLanes) {
         const int count = k - i < kLanes ? k - i : kLanes;
         V v = v_load_n(source + i, count);
-        if (round) v = v_round_bf16(v);
+        if (round) v = T::round(v);
         T::scatter(target, rows, v, (count + 1) / 2);
         target += rows * T::kSteps * (kLanes / 2);
       }
@@ -187,12 +197,12 @@ void gemm_block(const GemmArgs& a, int chunk, int chunk_panels, int block, int b
       float* sums = partial + static_cast<size_t>(row - block) * kPartialLd;
       int width = 0;
       for (int n = 0; n < chunk_panels; n += width) {
-        const MultiplyFn run = pick_multiply<T>(static_cast<int>(rows), chunk_panels - n, &width);
+        const MultiplyFn run = pick_multiply<T, false>(static_cast<int>(rows), chunk_panels - n, &width);
         const char* panels[kChunkPanels];
         for (int i = 0; i < width; ++i) {
           panels[i] = static_cast<const char*>(a.w) + static_cast<size_t>(chunk + n + i) * panel_bytes + first * T::kPairBytes;
         }
-        run({x, panels, 1, count, cut == 0, sums + n * kLanes, kPartialLd});
+        run({x, panels, nullptr, 1, count, cut == 0, sums + n * kLanes, kPartialLd});
       }
       if (cut + 1 == cuts) finish(a, sums, kPartialLd, static_cast<size_t>(row), rows, chunk, chunk_panels);
     }
@@ -222,6 +232,7 @@ struct FmaX {
   static constexpr size_t kBlockPairs = 256;
   static W broadcast(const X* x) { return v_set(*x); }
   static V multiply_add(W x, W w, V acc) { return v_fma(x, w, acc); }
+  static V round(V v) { return v_round_bf16(v); }
   static void scatter(X* target, size_t rows, V v, int pairs) {
     alignas(64) float lanes[kLanes];
     v_store(lanes, v);
@@ -235,8 +246,6 @@ struct FmaX {
 struct FmaF32 : FmaX {
   static constexpr int kPairBytes = 128;
   static constexpr size_t kRunPairs = 8;
-  static constexpr int kPrefetchRows = 0;
-  static constexpr int kPrefetchBytes = 0;
   static constexpr bool kRoundsToBf16 = false;
   static W load(const char* w, int step) { return v_load(reinterpret_cast<const float*>(w) + (step == 0 ? kLanes : 0)); }
 };
@@ -244,8 +253,6 @@ struct FmaF32 : FmaX {
 struct FmaBf16 : FmaX {
   static constexpr int kPairBytes = 64;
   static constexpr size_t kRunPairs = 0;
-  static constexpr int kPrefetchRows = 0;
-  static constexpr int kPrefetchBytes = 0;
   static constexpr bool kRoundsToBf16 = true;
   static W load(const char* w, int step) {
     const B pair = b_load(w);

@@ -4,11 +4,16 @@
 namespace sterling::kernels {
 namespace {
 
-#include "kernels/ref/vec.h"
+#include "kernels/ref/vec.inl"
 
 constexpr char kTierName[] = "scalar";
 constexpr int kRowTile = 2;
-constexpr int columns_of(int) { return 1; }
+constexpr int columns_of(int) {
+  return 1;
+}
+constexpr int tiles_of(int) {
+  return 1;
+}
 
 #include "kernels/generic/all.inl"
 
@@ -18,6 +23,8 @@ using Bf16 = FmaBf16;
 
 }  // namespace
 
-const KernelTable* scalar_table() { return &kTable; }
+const KernelTable* scalar_table() {
+  return &kTable;
+}
 
 }  // namespace sterling::kernels

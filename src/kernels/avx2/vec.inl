@@ -1,4 +1,4 @@
-// The vector vocabulary of generic/*.inl on AVX2 and FMA: two registers per 16 lanes. Meanings: ref/vec.h.
+// The vector vocabulary of generic/*.inl on AVX2 and FMA: two registers per 16 lanes. Meanings: ref/vec.inl.
 //
 // Include inside the tier's anonymous namespace.
 
@@ -23,7 +23,9 @@ inline M m_first(int n) {
 }
 
 // ---- memory ----
-inline V v_load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline V v_load(const float* p) {
+  return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
 inline void v_store(float* p, V v) {
   _mm256_storeu_ps(p, v.low);
   _mm256_storeu_ps(p + 8, v.high);
@@ -50,26 +52,42 @@ inline void b_store(void* p, B b) {
   _mm256_storeu_si256(q, b.low);
   _mm256_storeu_si256(q + 1, b.high);
 }
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+inline void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
 
 // ---- arithmetic ----
 inline V v_set(float x) {
   const __m256 both = _mm256_set1_ps(x);
   return {both, both};
 }
-inline V v_zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-inline V v_add(V a, V b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
-inline V v_sub(V a, V b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
-inline V v_mul(V a, V b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
-inline V v_div(V a, V b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
-inline V v_sqrt(V a) { return {_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)}; }
+inline V v_zero() {
+  return {_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+inline V v_add(V a, V b) {
+  return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+inline V v_sub(V a, V b) {
+  return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+inline V v_mul(V a, V b) {
+  return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+inline V v_div(V a, V b) {
+  return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+inline V v_sqrt(V a) {
+  return {_mm256_sqrt_ps(a.low), _mm256_sqrt_ps(a.high)};
+}
 inline V v_fma(V a, V b, V c) {
   return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
 inline V v_nfma(V a, V b, V c) {
   return {_mm256_fnmadd_ps(a.low, b.low, c.low), _mm256_fnmadd_ps(a.high, b.high, c.high)};
 }
-inline V v_max(V a, V b) { return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)}; }
+inline V v_max(V a, V b) {
+  return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
 
 // ---- comparisons and selection ----
 inline M v_less(V a, V b) {
@@ -83,17 +101,31 @@ inline V v_select(M m, V a, V b) {
 }
 
 // ---- bit patterns ----
-inline B v_bits(V v) { return {_mm256_castps_si256(v.low), _mm256_castps_si256(v.high)}; }
-inline V v_from_bits(B b) { return {_mm256_castsi256_ps(b.low), _mm256_castsi256_ps(b.high)}; }
-inline V v_from_int(B b) { return {_mm256_cvtepi32_ps(b.low), _mm256_cvtepi32_ps(b.high)}; }
+inline B v_bits(V v) {
+  return {_mm256_castps_si256(v.low), _mm256_castps_si256(v.high)};
+}
+inline V v_from_bits(B b) {
+  return {_mm256_castsi256_ps(b.low), _mm256_castsi256_ps(b.high)};
+}
+inline V v_from_int(B b) {
+  return {_mm256_cvtepi32_ps(b.low), _mm256_cvtepi32_ps(b.high)};
+}
 inline B b_set(uint32_t x) {
   const __m256i both = _mm256_set1_epi32(static_cast<int>(x));
   return {both, both};
 }
-inline B b_add(B a, B b) { return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)}; }
-inline B b_sub(B a, B b) { return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)}; }
-inline B b_and(B a, B b) { return {_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)}; }
-inline B b_or(B a, B b) { return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)}; }
+inline B b_add(B a, B b) {
+  return {_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
+inline B b_sub(B a, B b) {
+  return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
+}
+inline B b_and(B a, B b) {
+  return {_mm256_and_si256(a.low, b.low), _mm256_and_si256(a.high, b.high)};
+}
+inline B b_or(B a, B b) {
+  return {_mm256_or_si256(a.low, b.low), _mm256_or_si256(a.high, b.high)};
+}
 template <int kBits>
 inline B b_shift_left(B a) {
   return {_mm256_slli_epi32(a.low, kBits), _mm256_slli_epi32(a.high, kBits)};
@@ -120,4 +152,6 @@ inline float v_largest(V v) {
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-inline float v_first(V v) { return _mm256_cvtss_f32(v.low); }
+inline float v_first(V v) {
+  return _mm256_cvtss_f32(v.low);
+}

@@ -1,4 +1,4 @@
-// The vector vocabulary of generic/*.inl in plain C: 16 lanes as arrays. This is the definition that the other tiers' vec.h
+// The vector vocabulary of generic/*.inl in plain C: 16 lanes as arrays. This is the definition that the other tiers' vec.inl
 // reproduce with instructions. It is written for any architecture; fmaf of the C library rounds once whatever the CPU.
 //
 //   V 16 floats · B their 16 bit patterns · M one truth value per lane
@@ -26,7 +26,9 @@ inline V v_load(const float* p) {
   __builtin_memcpy(r.lane, p, sizeof r.lane);
   return r;
 }
-inline void v_store(float* p, V v) { __builtin_memcpy(p, v.lane, sizeof v.lane); }
+inline void v_store(float* p, V v) {
+  __builtin_memcpy(p, v.lane, sizeof v.lane);
+}
 // The first n lanes, 0 ≤ n ≤ 16; the others are +0 and not touched in memory.
 inline V v_load_n(const float* p, int n) {
   V r;
@@ -41,7 +43,9 @@ inline B b_load(const void* p) {
   __builtin_memcpy(r.lane, p, sizeof r.lane);
   return r;
 }
-inline void b_store(void* p, B b) { __builtin_memcpy(p, b.lane, sizeof b.lane); }
+inline void b_store(void* p, B b) {
+  __builtin_memcpy(p, b.lane, sizeof b.lane);
+}
 inline void prefetch(const void*) {}
 
 // ---- arithmetic, each operation rounds once ----
@@ -50,7 +54,9 @@ inline V v_set(float x) {
   STERLING_EACH_LANE = x;
   return r;
 }
-inline V v_zero() { return v_set(0.0f); }
+inline V v_zero() {
+  return v_set(0.0f);
+}
 inline V v_add(V a, V b) {
   V r;
   STERLING_EACH_LANE = a.lane[j] + b.lane[j];
@@ -193,6 +199,8 @@ inline float v_largest(V v) {
   }
   return v.lane[0];
 }
-inline float v_first(V v) { return v.lane[0]; }
+inline float v_first(V v) {
+  return v.lane[0];
+}
 
 #undef STERLING_EACH_LANE

@@ -1,0 +1,134 @@
+// The vector vocabulary of generic/*.inl on AVX-512 F/BW/DQ/VL: one register per 16 lanes. Meanings: ref/vec.inl.
+//
+// Include inside the tier's anonymous namespace.
+
+constexpr int kVectorRegisters = 32;
+
+using V = __m512;
+using B = __m512i;
+using M = __mmask16;
+
+inline M m_first(int n) {
+  return static_cast<M>((1u << n) - 1u);
+}
+
+// ---- memory ----
+inline V v_load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+inline void v_store(float* p, V v) {
+  _mm512_storeu_ps(p, v);
+}
+inline V v_load_n(const float* p, int n) {
+  return _mm512_maskz_loadu_ps(m_first(n), p);
+}
+inline void v_store_n(float* p, V v, int n) {
+  _mm512_mask_storeu_ps(p, m_first(n), v);
+}
+inline B b_load(const void* p) {
+  return _mm512_loadu_si512(p);
+}
+inline void b_store(void* p, B b) {
+  _mm512_storeu_si512(p, b);
+}
+inline void prefetch(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
+
+// ---- arithmetic ----
+inline V v_set(float x) {
+  return _mm512_set1_ps(x);
+}
+inline V v_zero() {
+  return _mm512_setzero_ps();
+}
+inline V v_add(V a, V b) {
+  return _mm512_add_ps(a, b);
+}
+inline V v_sub(V a, V b) {
+  return _mm512_sub_ps(a, b);
+}
+inline V v_mul(V a, V b) {
+  return _mm512_mul_ps(a, b);
+}
+inline V v_div(V a, V b) {
+  return _mm512_div_ps(a, b);
+}
+inline V v_sqrt(V a) {
+  return _mm512_sqrt_ps(a);
+}
+inline V v_fma(V a, V b, V c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline V v_nfma(V a, V b, V c) {
+  return _mm512_fnmadd_ps(a, b, c);
+}
+inline V v_max(V a, V b) {
+  return _mm512_max_ps(a, b);
+}
+
+// ---- comparisons and selection ----
+inline M v_less(V a, V b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
+inline M v_is_nan(V a) {
+  return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+}
+inline V v_select(M m, V a, V b) {
+  return _mm512_mask_blend_ps(m, b, a);
+}
+
+// ---- bit patterns ----
+inline B v_bits(V v) {
+  return _mm512_castps_si512(v);
+}
+inline V v_from_bits(B b) {
+  return _mm512_castsi512_ps(b);
+}
+inline V v_from_int(B b) {
+  return _mm512_cvtepi32_ps(b);
+}
+inline B b_set(uint32_t x) {
+  return _mm512_set1_epi32(static_cast<int>(x));
+}
+inline B b_add(B a, B b) {
+  return _mm512_add_epi32(a, b);
+}
+inline B b_sub(B a, B b) {
+  return _mm512_sub_epi32(a, b);
+}
+inline B b_and(B a, B b) {
+  return _mm512_and_si512(a, b);
+}
+inline B b_or(B a, B b) {
+  return _mm512_or_si512(a, b);
+}
+template <int kBits>
+inline B b_shift_left(B a) {
+  return _mm512_slli_epi32(a, kBits);
+}
+template <int kBits>
+inline B b_shift_right(B a) {
+  return _mm512_srli_epi32(a, kBits);
+}
+template <int kBits>
+inline B b_shift_right_signed(B a) {
+  return _mm512_srai_epi32(a, kBits);
+}
+
+// ---- across lanes ----
+inline float v_sum(V v) {
+  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float v_largest(V v) {
+  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+inline float v_first(V v) {
+  return _mm512_cvtss_f32(v);
+}
