@@ -8,7 +8,7 @@ namespace sterling::server {
 
 void Wakeup::notify() {
   const std::lock_guard lock(mutex_);
-  if (!attached_ || posted_) return;
+  if (!executor_ || posted_) return;
   posted_ = true;
   // Under the lock: while attached the I/O context lives.
   boost::asio::post(executor_, [self = shared_from_this()] { self->arrived(); });
@@ -16,8 +16,9 @@ void Wakeup::notify() {
 
 void Wakeup::detach() {
   hook_ = nullptr;
+  timer_.reset();
   const std::lock_guard lock(mutex_);
-  attached_ = false;
+  executor_ = {};
 }
 
 void Wakeup::arrived() {
@@ -27,14 +28,14 @@ void Wakeup::arrived() {
   }
   noticed_ = true;
   if (hook_) hook_();
-  timer_.cancel();
+  if (timer_) timer_->cancel();
 }
 
 boost::asio::awaitable<void> Wakeup::wait_until(std::chrono::steady_clock::time_point deadline) {
   if (!noticed_) {
-    timer_.expires_at(deadline);
+    timer_->expires_at(deadline);
     boost::system::error_code ignored;
-    co_await timer_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
+    co_await timer_->async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, ignored));
   }
   noticed_ = false;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <boost/asio/any_io_executor.hpp>
@@ -13,11 +14,11 @@
 
 namespace sterling::server {
 
-// notify() may outlive the server (an engine sink may hold it): after detach() it does nothing. Everything but notify() and
-// detach() runs on the executor's strand.
+// Whoever calls notify() may outlive the server (an engine's sink, say): detach() lets go of everything that belongs to the I/O
+// context, and notify() then does nothing. Everything but notify() runs on the executor's strand.
 class Wakeup : public std::enable_shared_from_this<Wakeup> {
  public:
-  explicit Wakeup(const boost::asio::any_io_executor& executor) : executor_(executor), timer_(executor) {}
+  explicit Wakeup(const boost::asio::any_io_executor& executor) : executor_(executor) { timer_.emplace(executor); }
 
   void notify();
   void detach();
@@ -30,10 +31,9 @@ class Wakeup : public std::enable_shared_from_this<Wakeup> {
   void arrived();
 
   std::mutex mutex_;
-  bool attached_ = true;  // guarded by mutex_
-  bool posted_ = false;   // guarded by mutex_
-  boost::asio::any_io_executor executor_;
-  boost::asio::steady_timer timer_;
+  boost::asio::any_io_executor executor_;  // guarded by mutex_; empty once detached
+  bool posted_ = false;                    // guarded by mutex_
+  std::optional<boost::asio::steady_timer> timer_;
   std::function<void()> hook_;
   bool noticed_ = false;
 };
