@@ -11,7 +11,9 @@ struct bf16 {
 };
 
 // Exact: every BF16 value is an FP32 value.
-inline float to_float(bf16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+inline float to_float(bf16 value) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
 
 // Round to nearest, ties to even; NaN becomes a quiet NaN with its sign; overflow becomes infinity. Subnormals are kept here;
 // the kernels flush them (docs/numerics.md).

@@ -25,7 +25,7 @@ enum class ErrorCode {
   kUnavailable,        // not ready, draining
   kCancelled,
   kDeadlineExceeded,
-  kInternal,           // a broken promise of our own
+  kInternal,  // a broken promise of our own
 };
 
 // Stable lower-case name ("invalid_argument", …), as printed in JSON errors.
@@ -42,8 +42,8 @@ template <typename T>
 class [[nodiscard]] Expected {
  public:
   using value_type = T;
-  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}        // NOLINT(google-explicit-constructor)
-  Expected(Error error) : state_(std::in_place_index<1>, std::move(error)) {}    // NOLINT(google-explicit-constructor)
+  Expected(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Expected(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }

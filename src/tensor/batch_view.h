@@ -13,8 +13,8 @@ struct SequenceSlice {
   std::span<const std::int32_t> tokens;       // the new tokens, at least one
   std::int32_t start_position = 0;            // position of tokens[0]; everything before it is in the cache already
   std::span<const std::int32_t> block_table;  // KV block ids that cover positions [0, start_position + tokens.size())
-  std::int32_t state_slot = -1;               // recurrent-state slot, or -1 where the model has none. At start_position 0 the
-                                              // state starts from zero, whatever the slot held.
+  std::int32_t state_slot = -1;  // recurrent-state slot, or -1 where the model has none. At start_position 0 the
+                                 // state starts from zero, whatever the slot held.
   // Offsets into `tokens` whose logits are wanted, ascending; usually the last one, or none during a prefill chunk.
   std::span<const std::int32_t> logit_rows;
 };

@@ -66,8 +66,8 @@ Expected<std::string> ChatTemplate::render(const RenderRequest& request) const {
   input.variables = textkit_text(request.extra_kwargs_json);
   input.add_generation_prompt = request.add_generation_prompt ? 1 : 0;
   const std::tm& now = request.now;
-  input.now = tk_time{now.tm_sec,  now.tm_min,  now.tm_hour, now.tm_mday,
-                      now.tm_mon,  now.tm_year, now.tm_wday, now.tm_yday};
+  input.now =
+      tk_time{now.tm_sec, now.tm_min, now.tm_hour, now.tm_mday, now.tm_mon, now.tm_year, now.tm_wday, now.tm_yday};
   TextkitResult result;
   tk_template_render(impl_->handle, &input, result.result());
   if (!result.ok()) return result.error("messages");

@@ -3,9 +3,9 @@
 // A ChatTemplate is immutable; any number of threads may render with it at once.
 #pragma once
 
-#include <ctime>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,7 +30,7 @@ struct RenderRequest {
   // Object of further variables ("chat_template_kwargs"): enable_thinking and the like. They win over the special tokens.
   std::string_view extra_kwargs_json;
   bool add_generation_prompt = true;
-  std::tm now = {};                 // local time for strftime_now()
+  std::tm now = {};  // local time for strftime_now()
 };
 
 class ChatTemplate {
@@ -41,7 +41,8 @@ class ChatTemplate {
   // `source` is the template text, or the JSON list form of tokenizer_config.json's chat_template
   // ([{"name": …, "template": …}, …]): "tool_use" is then taken for requests with tools when there is one, "default"
   // otherwise. kCorrupt names the line of a syntax error.
-  static Expected<std::shared_ptr<const ChatTemplate>> compile(std::string_view source, const SpecialTokens& special_tokens,
+  static Expected<std::shared_ptr<const ChatTemplate>> compile(std::string_view source,
+                                                               const SpecialTokens& special_tokens,
                                                                const TemplateLimits& limits = {});
   // The same from named templates directly; one of them must be "default".
   static Expected<std::shared_ptr<const ChatTemplate>> compile_named(const std::map<std::string, std::string>& sources,

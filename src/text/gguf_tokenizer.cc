@@ -17,11 +17,11 @@ namespace {
 
 struct PreTokenizer {
   std::string_view name;
-  std::string_view split;      // regular expression whose matches become pieces; empty: ByteLevel's own (GPT-2)
-  bool single_digits;          // every digit is a piece of its own, before anything else
-  bool nfc;                    // Unicode normalisation form C first
-  bool ignore_merges;          // a piece that is in the vocabulary is taken whole
-  bool adds_bos;               // unless tokenizer.ggml.add_bos_token says otherwise
+  std::string_view split;  // regular expression whose matches become pieces; empty: ByteLevel's own (GPT-2)
+  bool single_digits;      // every digit is a piece of its own, before anything else
+  bool nfc;                // Unicode normalisation form C first
+  bool ignore_merges;      // a piece that is in the vocabulary is taken whole
+  bool adds_bos;           // unless tokenizer.ggml.add_bos_token says otherwise
 };
 
 constexpr std::string_view kLlama3Split =
@@ -59,8 +59,8 @@ Expected<PreTokenizer> find_pre_tokenizer(const GgufVocabulary& vocabulary) {
     accepted += accepted.empty() ? "" : ", ";
     accepted += pre.name;
   }
-  return make_error(ErrorCode::kUnsupported,
-                    "tokenizer.ggml.pre is \"" + vocabulary.pre + "\"; accepted: " + accepted, "tokenizer.ggml.pre");
+  return make_error(ErrorCode::kUnsupported, "tokenizer.ggml.pre is \"" + vocabulary.pre + "\"; accepted: " + accepted,
+                    "tokenizer.ggml.pre");
 }
 
 std::string element(std::string_view array, std::size_t index) {
@@ -72,8 +72,8 @@ Status check(const GgufVocabulary& vocabulary) {
   const std::size_t count = vocabulary.tokens.size();
   if (count == 0) return corrupt("tokenizer.ggml.tokens is empty", "tokenizer.ggml.tokens");
   if (!vocabulary.token_types.empty() && vocabulary.token_types.size() != count) {
-    return corrupt("tokenizer.ggml.token_type has " + std::to_string(vocabulary.token_types.size()) +
-                       " entries for " + std::to_string(count) + " tokens",
+    return corrupt("tokenizer.ggml.token_type has " + std::to_string(vocabulary.token_types.size()) + " entries for " +
+                       std::to_string(count) + " tokens",
                    "tokenizer.ggml.token_type");
   }
   std::unordered_map<std::string_view, std::size_t> seen;
@@ -84,8 +84,7 @@ Status check(const GgufVocabulary& vocabulary) {
       return corrupt(element("tokenizer.ggml.tokens", i) + " is not UTF-8", element("tokenizer.ggml.tokens", i));
     }
     if (const auto [first, fresh] = seen.emplace(token, i); !fresh) {
-      return corrupt(element("tokenizer.ggml.tokens", i) + " repeats the token of id " +
-                         std::to_string(first->second),
+      return corrupt(element("tokenizer.ggml.tokens", i) + " repeats the token of id " + std::to_string(first->second),
                      element("tokenizer.ggml.tokens", i));
     }
   }
@@ -96,8 +95,7 @@ Status check(const GgufVocabulary& vocabulary) {
       {"tokenizer.ggml.padding_token_id", vocabulary.pad_id}};
   for (const auto& [key, id] : ids) {
     if (id && (*id < 0 || static_cast<std::size_t>(*id) >= count)) {
-      return corrupt(std::string(key) + " is " + std::to_string(*id) + "; accepted: 0 to " +
-                         std::to_string(count - 1),
+      return corrupt(std::string(key) + " is " + std::to_string(*id) + "; accepted: 0 to " + std::to_string(count - 1),
                      std::string(key));
     }
   }
@@ -157,7 +155,8 @@ void append_post_processor(const GgufVocabulary& vocabulary, const PreTokenizer&
   const auto add = [&](std::int32_t id) {
     if (!tokens.empty() && bos && vocabulary.bos_id == vocabulary.eos_id) return;  // one entry for both
     if (!tokens.empty()) tokens += ',';
-    tokens += name(id) + R"(:{"id":)" + name(id) + R"(,"ids":[)" + std::to_string(id) + R"(],"tokens":[)" + name(id) + "]}";
+    tokens +=
+        name(id) + R"(:{"id":)" + name(id) + R"(,"ids":[)" + std::to_string(id) + R"(],"tokens":[)" + name(id) + "]}";
   };
   if (bos) {
     before = R"({"SpecialToken":{"id":)" + name(*vocabulary.bos_id) + R"(,"type_id":0}},)";

@@ -20,17 +20,17 @@ enum class GgufTokenType : int {
 };
 
 struct GgufVocabulary {
-  std::string model;                  // tokenizer.ggml.model
-  std::string pre;                    // tokenizer.ggml.pre
-  std::vector<std::string> tokens;    // tokenizer.ggml.tokens; the index is the id
-  std::vector<std::string> merges;    // tokenizer.ggml.merges, "left right"
-  std::vector<int> token_types;       // tokenizer.ggml.token_type: empty, or one per token
-  std::vector<float> scores;          // tokenizer.ggml.scores: unused by byte-level BPE
+  std::string model;                // tokenizer.ggml.model
+  std::string pre;                  // tokenizer.ggml.pre
+  std::vector<std::string> tokens;  // tokenizer.ggml.tokens; the index is the id
+  std::vector<std::string> merges;  // tokenizer.ggml.merges, "left right"
+  std::vector<int> token_types;     // tokenizer.ggml.token_type: empty, or one per token
+  std::vector<float> scores;        // tokenizer.ggml.scores: unused by byte-level BPE
   std::optional<std::int32_t> bos_id;
   std::optional<std::int32_t> eos_id;
   std::optional<std::int32_t> unk_id;
   std::optional<std::int32_t> pad_id;
-  std::optional<bool> add_bos;        // absent: what the pre-tokeniser's family does
+  std::optional<bool> add_bos;  // absent: what the pre-tokeniser's family does
   std::optional<bool> add_eos;
 };
 

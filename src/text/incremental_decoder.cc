@@ -9,9 +9,7 @@
 namespace sterling::text {
 
 IncrementalDecoder::IncrementalDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special)
-    : tokenizer_(std::move(tokenizer)),
-      skip_special_(skip_special),
-      to_strip_(tokenizer_->impl_->table.strip_count) {}
+    : tokenizer_(std::move(tokenizer)), skip_special_(skip_special), to_strip_(tokenizer_->impl_->table.strip_count) {}
 
 std::string IncrementalDecoder::push(std::int32_t id) {
   std::string out;

@@ -21,7 +21,8 @@ class TextkitResult {
   tk_result* result() { return &result_; }
   bool ok() const { return result_.status == TK_OK; }
   std::string text() const {
-    return result_.text_size == 0 ? std::string() : std::string(reinterpret_cast<const char*>(result_.text), result_.text_size);
+    return result_.text_size == 0 ? std::string()
+                                  : std::string(reinterpret_cast<const char*>(result_.text), result_.text_size);
   }
   const tk_result& raw() const { return result_; }
   Error error(std::string where) const;
@@ -33,7 +34,9 @@ class TextkitResult {
 inline const std::uint8_t* textkit_bytes(std::string_view text) {
   return reinterpret_cast<const std::uint8_t*>(text.data());
 }
-inline tk_text textkit_text(std::string_view text) { return tk_text{textkit_bytes(text), text.size()}; }
+inline tk_text textkit_text(std::string_view text) {
+  return tk_text{textkit_bytes(text), text.size()};
+}
 
 // Fails when the archive and the header are of different versions: a stale build.
 Status textkit_ready();

@@ -54,9 +54,15 @@ Expected<std::string> Tokenizer::decode(std::span<const std::int32_t> ids, bool 
   return result.text();
 }
 
-std::size_t Tokenizer::vocab_size() const { return impl_->table.count; }
-bool Tokenizer::has_token(std::int32_t id) const { return (impl_->flags(id) & TK_TOKEN_PRESENT) != 0; }
-bool Tokenizer::is_special(std::int32_t id) const { return (impl_->flags(id) & TK_TOKEN_SPECIAL) != 0; }
+std::size_t Tokenizer::vocab_size() const {
+  return impl_->table.count;
+}
+bool Tokenizer::has_token(std::int32_t id) const {
+  return (impl_->flags(id) & TK_TOKEN_PRESENT) != 0;
+}
+bool Tokenizer::is_special(std::int32_t id) const {
+  return (impl_->flags(id) & TK_TOKEN_SPECIAL) != 0;
+}
 
 std::optional<std::int32_t> Tokenizer::token_to_id(std::string_view token) const {
   const std::int64_t id = tk_tokenizer_token_to_id(impl_->handle, textkit_bytes(token), token.size());

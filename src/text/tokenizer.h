@@ -86,8 +86,8 @@ class IncrementalDecoder {
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
-  std::string held_;         // an incomplete character, or the current run of fallback bytes
-  std::uint32_t to_strip_;   // leading characters of the text still to drop
+  std::string held_;        // an incomplete character, or the current run of fallback bytes
+  std::uint32_t to_strip_;  // leading characters of the text still to drop
 };
 
 }  // namespace sterling::text
