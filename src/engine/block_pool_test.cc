@@ -48,9 +48,9 @@ TEST(BlockPool, EmptyPoolHasNothing) {
 
 TEST(BlockPoolDeathTest, WrongReleasesAreBugsOfOurs) {
   BlockPool pool(2);
-  EXPECT_DEATH(pool.release(0), "");   // not held
-  EXPECT_DEATH(pool.release(2), "");   // no such id
-  EXPECT_DEATH(pool.share(1), "");     // not held
+  EXPECT_DEATH(pool.release(0), "");  // not held
+  EXPECT_DEATH(pool.release(2), "");  // no such id
+  EXPECT_DEATH(pool.share(1), "");    // not held
 }
 
 }  // namespace

@@ -104,9 +104,8 @@ class ThreadedEngine final : public Engine {
     while (!stop) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [this] {
-          return stopping_ || !submissions_.empty() || !cancels_.empty() || loop_.has_work();
-        });
+        wake_.wait(lock,
+                   [this] { return stopping_ || !submissions_.empty() || !cancels_.empty() || loop_.has_work(); });
         stop = stopping_;
         submissions.swap(submissions_);
         cancels.swap(cancels_);

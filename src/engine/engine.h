@@ -19,26 +19,27 @@ using RequestId = std::uint64_t;
 // How a token is drawn. Defaults: plain sampling from the model's distribution. Penalties see the prompt's and the generated tokens
 // as each says; order of application: logit_bias, repetition, frequency/presence, temperature, top_k, min_p, top_p.
 struct SamplingParams {
-  float temperature = 1.0F;         // 0 = greedy (ties go to the lower id)
-  std::int32_t top_k = 0;           // 0 = off
-  float top_p = 1.0F;               // (0, 1]
-  float min_p = 0.0F;               // [0, 1]
-  float repetition_penalty = 1.0F;  // > 0; prompt and output tokens (CTRL paper)
-  float frequency_penalty = 0.0F;   // [-2, 2]; output tokens, times their count (OpenAI)
-  float presence_penalty = 0.0F;    // [-2, 2]; output tokens (OpenAI)
+  float temperature = 1.0F;                                // 0 = greedy (ties go to the lower id)
+  std::int32_t top_k = 0;                                  // 0 = off
+  float top_p = 1.0F;                                      // (0, 1]
+  float min_p = 0.0F;                                      // [0, 1]
+  float repetition_penalty = 1.0F;                         // > 0; prompt and output tokens (CTRL paper)
+  float frequency_penalty = 0.0F;                          // [-2, 2]; output tokens, times their count (OpenAI)
+  float presence_penalty = 0.0F;                           // [-2, 2]; output tokens (OpenAI)
   std::vector<std::pair<std::int32_t, float>> logit_bias;  // token id, added to its logit
-  std::uint64_t seed = 0;           // the draw at a position depends on (seed, stream, position) and the logits alone
-  std::uint64_t stream = 0;         // which of the `n` choices of a request this is
+  std::uint64_t seed = 0;    // the draw at a position depends on (seed, stream, position) and the logits alone
+  std::uint64_t stream = 0;  // which of the `n` choices of a request this is
 };
 
 struct TokenRequest {
-  std::vector<std::int32_t> prompt;          // 1 … limits; ids in range (checked)
+  std::vector<std::int32_t> prompt;  // 1 … limits; ids in range (checked)
   SamplingParams sampling;
-  std::int32_t max_tokens = 16;              // at least 1
-  std::int32_t min_tokens = 0;               // stop ids are masked until then
-  std::vector<std::int32_t> stop_token_ids;  // model's eos ids and the request's own; the stop token is reported, not hidden
-  std::int32_t top_logprobs = -1;            // -1: no logprobs; 0: the drawn token's only; k: plus the k best
-  bool prompt_logprobs = false;              // logprob of every prompt token but the first
+  std::int32_t max_tokens = 16;  // at least 1
+  std::int32_t min_tokens = 0;   // stop ids are masked until then
+  std::vector<std::int32_t>
+      stop_token_ids;              // model's eos ids and the request's own; the stop token is reported, not hidden
+  std::int32_t top_logprobs = -1;  // -1: no logprobs; 0: the drawn token's only; k: plus the k best
+  bool prompt_logprobs = false;    // logprob of every prompt token but the first
 };
 
 enum class FinishReason { kNone, kStop, kLength, kCancelled, kError };
@@ -53,12 +54,12 @@ struct TokenEvent {
   RequestId request = 0;
   bool has_token = false;
   std::int32_t token = 0;
-  float logprob = 0.0F;                      // valid where logprobs were asked
-  std::vector<TokenLogprob> top;             // best first; ties: lower id first
-  std::vector<float> prompt_logprobs;        // once, with the first event, where asked ([0] is NaN-free: size = prompt - 1)
+  float logprob = 0.0F;                // valid where logprobs were asked
+  std::vector<TokenLogprob> top;       // best first; ties: lower id first
+  std::vector<float> prompt_logprobs;  // once, with the first event, where asked ([0] is NaN-free: size = prompt - 1)
   FinishReason finish = FinishReason::kNone;
-  std::optional<Error> error;                // with kError
-  std::int32_t cached_prompt_tokens = 0;     // prompt tokens that were not computed again
+  std::optional<Error> error;             // with kError
+  std::int32_t cached_prompt_tokens = 0;  // prompt tokens that were not computed again
 };
 
 // Receives the events of one request, on the engine thread, in order, the last one with finish != kNone; the first may arrive before
@@ -70,10 +71,10 @@ class EventSink {
 };
 
 struct EngineOptions {
-  std::int32_t max_running = 32;          // sequences in one step
-  std::int32_t max_batch_tokens = 512;    // token budget of one step: decode rows first, then prefill chunks
-  std::int32_t max_queue = 1024;          // live requests beyond those that can run at once; one more is refused with
-                                          // kResourceExhausted
+  std::int32_t max_running = 32;        // sequences in one step
+  std::int32_t max_batch_tokens = 512;  // token budget of one step: decode rows first, then prefill chunks
+  std::int32_t max_queue = 1024;        // live requests beyond those that can run at once; one more is refused with
+                                        // kResourceExhausted
 };
 
 // Monotonic counters and current gauges; a consistent copy. They are published before the events of a step are delivered: a request

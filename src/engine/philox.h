@@ -29,9 +29,10 @@ constexpr PhiloxCounter philox4x32_10(PhiloxCounter counter, PhiloxKey key) {
 // Uniform in [0, 1), a multiple of 2^-53, for the token at `position` of choice `stream` of a request seeded with `seed`.
 // The second counter word numbers the draws of one position; a token needs one.
 constexpr double uniform_draw(std::uint64_t seed, std::uint64_t stream, std::int32_t position, std::uint32_t draw = 0) {
-  const PhiloxCounter bits = philox4x32_10({static_cast<std::uint32_t>(position), draw, static_cast<std::uint32_t>(stream),
-                                            static_cast<std::uint32_t>(stream >> 32)},
-                                           {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  const PhiloxCounter bits =
+      philox4x32_10({static_cast<std::uint32_t>(position), draw, static_cast<std::uint32_t>(stream),
+                     static_cast<std::uint32_t>(stream >> 32)},
+                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   const std::uint64_t word = (static_cast<std::uint64_t>(bits[0]) << 32) | bits[1];
   return static_cast<double>(word >> 11) * 0x1p-53;
 }

@@ -42,7 +42,8 @@ TEST(LogPositive, WithinItsBound) {
   const auto check = [](double x) {
     const long double exact = logl(static_cast<long double>(x));
     const double error = static_cast<double>(fabsl(static_cast<long double>(log_positive(x)) - exact));
-    const double bound = 2.0 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(static_cast<double>(exact)), 0.5);
+    const double bound =
+        2.0 * std::numeric_limits<double>::epsilon() * std::max(std::fabs(static_cast<double>(exact)), 0.5);
     EXPECT_LE(error, bound) << x;
   };
   for (int i = 0; i < 200000; ++i) {

@@ -17,7 +17,8 @@ Error refuse(std::string_view field, std::string message) {
 Status check_ids(std::string_view field, std::span<const std::int32_t> ids, std::int32_t vocab_size) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && ids[i] < vocab_size) continue;
-    return refuse(field, fmt::format("{}[{}] is token id {}; the model's ids are 0 to {}", field, i, ids[i], vocab_size - 1));
+    return refuse(field,
+                  fmt::format("{}[{}] is token id {}; the model's ids are 0 to {}", field, i, ids[i], vocab_size - 1));
   }
   return {};
 }
@@ -49,7 +50,8 @@ Status check_sampling(const SamplingParams& params, std::int32_t vocab_size) {
                     fmt::format("logit_bias names token id {}; the model's ids are 0 to {}", token, vocab_size - 1));
     }
     if (!(static_cast<double>(bias) >= -kLargest && static_cast<double>(bias) <= kLargest)) {
-      return refuse("logit_bias", fmt::format("logit_bias of token id {} is {}; accepted: a finite number", token, bias));
+      return refuse("logit_bias",
+                    fmt::format("logit_bias of token id {} is {}; accepted: a finite number", token, bias));
     }
   }
   return {};
@@ -62,21 +64,23 @@ Status check_lengths(const TokenRequest& request, const model::ExecutorLimits& l
     return refuse("max_tokens", fmt::format("max_tokens is {}; accepted: 1 or more", request.max_tokens));
   }
   if (request.min_tokens < 0 || request.min_tokens > request.max_tokens) {
-    return refuse("min_tokens", fmt::format("min_tokens is {}; accepted: 0 to max_tokens, which is {}", request.min_tokens,
-                                            request.max_tokens));
+    return refuse("min_tokens", fmt::format("min_tokens is {}; accepted: 0 to max_tokens, which is {}",
+                                            request.min_tokens, request.max_tokens));
   }
   if (prompt + request.max_tokens > limits.max_sequence_tokens) {
     const bool prompt_alone = prompt >= limits.max_sequence_tokens;
-    return refuse(prompt_alone ? "prompt" : "max_tokens",
-                  fmt::format("the prompt has {} tokens and max_tokens is {}, together {}; a sequence may have {} at most",
-                              prompt, request.max_tokens, prompt + request.max_tokens, limits.max_sequence_tokens));
+    return refuse(
+        prompt_alone ? "prompt" : "max_tokens",
+        fmt::format("the prompt has {} tokens and max_tokens is {}, together {}; a sequence may have {} at most",
+                    prompt, request.max_tokens, prompt + request.max_tokens, limits.max_sequence_tokens));
   }
   const std::int64_t blocks = worst_case_blocks(request, limits);
   if (blocks > limits.kv_blocks) {
-    return refuse("max_tokens",
-                  fmt::format("the prompt has {} tokens and max_tokens is {}: that can need {} KV blocks of {} tokens, and the "
-                              "whole pool has {}",
-                              prompt, request.max_tokens, blocks, limits.block_tokens, limits.kv_blocks));
+    return refuse(
+        "max_tokens",
+        fmt::format("the prompt has {} tokens and max_tokens is {}: that can need {} KV blocks of {} tokens, and the "
+                    "whole pool has {}",
+                    prompt, request.max_tokens, blocks, limits.block_tokens, limits.kv_blocks));
   }
   return {};
 }
@@ -91,10 +95,12 @@ std::int64_t worst_case_blocks(const TokenRequest& request, const model::Executo
 Status check_request(const TokenRequest& request, const model::ExecutorLimits& limits) {
   if (Status status = check_lengths(request, limits); !status.ok()) return status;
   if (Status status = check_ids("prompt", request.prompt, limits.vocab_size); !status.ok()) return status;
-  if (Status status = check_ids("stop_token_ids", request.stop_token_ids, limits.vocab_size); !status.ok()) return status;
+  if (Status status = check_ids("stop_token_ids", request.stop_token_ids, limits.vocab_size); !status.ok())
+    return status;
   if (request.top_logprobs < -1 || request.top_logprobs > limits.vocab_size) {
-    return refuse("top_logprobs", fmt::format("top_logprobs is {}; accepted: -1 (no logprobs) to the vocabulary's size, {}",
-                                              request.top_logprobs, limits.vocab_size));
+    return refuse("top_logprobs",
+                  fmt::format("top_logprobs is {}; accepted: -1 (no logprobs) to the vocabulary's size, {}",
+                              request.top_logprobs, limits.vocab_size));
   }
   return check_sampling(request.sampling, limits.vocab_size);
 }

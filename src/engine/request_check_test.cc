@@ -60,11 +60,17 @@ TEST(RequestCheck, RefusesAndNamesTheField) {
       {"max_tokens", [](TokenRequest& r) { r.max_tokens = 0; }, {"0", "1 or more"}},
       {"max_tokens", [](TokenRequest& r) { r.max_tokens = -5; }, {"-5"}},
       {"max_tokens", [](TokenRequest& r) { r.max_tokens = 48; }, {"3 tokens", "48", "51", "50"}},
-      {"max_tokens", [](TokenRequest& r) { r.max_tokens = std::numeric_limits<std::int32_t>::max(); }, {"2147483650", "50"}},
+      {"max_tokens",
+       [](TokenRequest& r) { r.max_tokens = std::numeric_limits<std::int32_t>::max(); },
+       {"2147483650", "50"}},
       {"max_tokens", [](TokenRequest& r) { r.max_tokens = 39; }, {"11 KV blocks", "10"}},
       {"min_tokens", [](TokenRequest& r) { r.min_tokens = 11; }, {"11", "10"}},
       {"min_tokens", [](TokenRequest& r) { r.min_tokens = -1; }, {"-1"}},
-      {"stop_token_ids", [](TokenRequest& r) { r.stop_token_ids = {1, 100}; }, {"stop_token_ids[1]", "100"}},
+      {"stop_token_ids",
+       [](TokenRequest& r) {
+         r.stop_token_ids = {1, 100};
+       },
+       {"stop_token_ids[1]", "100"}},
       {"top_logprobs", [](TokenRequest& r) { r.top_logprobs = -2; }, {"-2"}},
       {"top_logprobs", [](TokenRequest& r) { r.top_logprobs = 101; }, {"101", "100"}},
       {"temperature", [](TokenRequest& r) { r.sampling.temperature = -0.1F; }, {"-0.1"}},
@@ -80,9 +86,21 @@ TEST(RequestCheck, RefusesAndNamesTheField) {
       {"repetition_penalty", [](TokenRequest& r) { r.sampling.repetition_penalty = kInfinity; }, {"inf"}},
       {"frequency_penalty", [](TokenRequest& r) { r.sampling.frequency_penalty = 2.5F; }, {"2.5"}},
       {"presence_penalty", [](TokenRequest& r) { r.sampling.presence_penalty = -2.5F; }, {"-2.5"}},
-      {"logit_bias", [](TokenRequest& r) { r.sampling.logit_bias = {{100, 1.0F}}; }, {"100", "99"}},
-      {"logit_bias", [](TokenRequest& r) { r.sampling.logit_bias = {{5, -kInfinity}}; }, {"5", "-inf"}},
-      {"logit_bias", [](TokenRequest& r) { r.sampling.logit_bias = {{5, kNan}}; }, {"nan"}},
+      {"logit_bias",
+       [](TokenRequest& r) {
+         r.sampling.logit_bias = {{100, 1.0F}};
+       },
+       {"100", "99"}},
+      {"logit_bias",
+       [](TokenRequest& r) {
+         r.sampling.logit_bias = {{5, -kInfinity}};
+       },
+       {"5", "-inf"}},
+      {"logit_bias",
+       [](TokenRequest& r) {
+         r.sampling.logit_bias = {{5, kNan}};
+       },
+       {"nan"}},
   };
   for (const BadRequest& bad : cases) {
     TokenRequest request = good();

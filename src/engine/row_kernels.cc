@@ -60,7 +60,8 @@ STERLING_INLINE bool scan_blocks(const float* x, std::size_t blocks, float* maxi
 }
 
 template <std::size_t kBytes>
-STERLING_INLINE void sum_blocks(const float* x, std::size_t blocks, double max, double inverse_temperature, double* sums) {
+STERLING_INLINE void sum_blocks(const float* x, std::size_t blocks, double max, double inverse_temperature,
+                                double* sums) {
   using V = Vectors<kBytes>;
   constexpr std::size_t kChains = kSumLanes / V::kDoubles;
   for (std::size_t b = 0; b < blocks; ++b, x += kRowBlock) {
@@ -80,7 +81,9 @@ STERLING_INLINE void sum_blocks(const float* x, std::size_t blocks, double max, 
   }
 }
 
-bool scan_16(const float* x, std::size_t blocks, float* maxima) { return scan_blocks<16>(x, blocks, maxima); }
+bool scan_16(const float* x, std::size_t blocks, float* maxima) {
+  return scan_blocks<16>(x, blocks, maxima);
+}
 void sum_16(const float* x, std::size_t blocks, double max, double inverse_temperature, double* sums) {
   sum_blocks<16>(x, blocks, max, inverse_temperature, sums);
 }
@@ -99,8 +102,8 @@ constexpr RowKernels kAvx2{"avx2", scan_32, sum_32};
 __attribute__((target("avx512f"))) bool scan_64(const float* x, std::size_t blocks, float* maxima) {
   return scan_blocks<64>(x, blocks, maxima);
 }
-__attribute__((target("avx512f"))) void sum_64(const float* x, std::size_t blocks, double max, double inverse_temperature,
-                                               double* sums) {
+__attribute__((target("avx512f"))) void sum_64(const float* x, std::size_t blocks, double max,
+                                               double inverse_temperature, double* sums) {
   sum_blocks<64>(x, blocks, max, inverse_temperature, sums);
 }
 constexpr RowKernels kAvx512{"avx512", scan_64, sum_64};

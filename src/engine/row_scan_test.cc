@@ -50,7 +50,8 @@ TEST_P(RowScanTest, FindsWhatIsNotFiniteWhereverItIs) {
   RowScan scan(*GetParam());
   const std::vector<float> row = random_row(150, 3, false);
   for (std::size_t at = 0; at < row.size(); ++at) {
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity}) {
       std::vector<float> broken = row;
       broken[at] = bad;
       ASSERT_FALSE(scan.scan(broken)) << at << " " << bad;
@@ -75,7 +76,8 @@ TEST_P(RowScanTest, BestAreThoseOfAFullSort) {
       for (std::size_t i = 0; i < size; ++i) {
         if (row[i] != -kInfinity) expected.push_back({static_cast<std::int32_t>(i), row[i]});
       }
-      std::stable_sort(expected.begin(), expected.end(), [](const auto& a, const auto& b) { return a.logit > b.logit; });
+      std::stable_sort(expected.begin(), expected.end(),
+                       [](const auto& a, const auto& b) { return a.logit > b.logit; });
       for (const std::int32_t k : {0, 1, 2, 20, 64, 100, 4999, 5000, 6000}) {
         scan.best(k, best);
         ASSERT_EQ(best.size(), std::min(static_cast<std::size_t>(k), expected.size()));

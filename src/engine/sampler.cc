@@ -109,7 +109,8 @@ bool Sampler::modify(std::span<float> row, const DrawRequest& request) {
 }
 
 float Sampler::raw_logit(std::span<const float> row, std::int32_t token) const {
-  const auto first = std::find_if(undo_.begin(), undo_.end(), [token](const RankedLogit& u) { return u.token == token; });
+  const auto first =
+      std::find_if(undo_.begin(), undo_.end(), [token](const RankedLogit& u) { return u.token == token; });
   return first == undo_.end() ? row[static_cast<std::size_t>(token)] : first->logit;
 }
 

@@ -21,10 +21,10 @@ bool uses_history(const SamplingParams& params);
 
 struct DrawRequest {
   const SamplingParams* params = nullptr;
-  const TokenHistory* history = nullptr;   // needed where uses_history(*params)
-  std::span<const std::int32_t> masked;    // may not be drawn (stop ids before min_tokens); -infinity in effect
-  std::int32_t position = 0;               // of the token to draw, in the sequence
-  std::int32_t top_logprobs = -1;          // as in TokenRequest
+  const TokenHistory* history = nullptr;  // needed where uses_history(*params)
+  std::span<const std::int32_t> masked;   // may not be drawn (stop ids before min_tokens); -infinity in effect
+  std::int32_t position = 0;              // of the token to draw, in the sequence
+  std::int32_t top_logprobs = -1;         // as in TokenRequest
 };
 
 struct DrawResult {

@@ -57,7 +57,8 @@ std::vector<long double> exact_distribution(const Row& row, const SamplingParams
   std::vector<long double> weights(row.size(), 0.0L);
   long double total = 0.0L;
   for (const std::size_t i : order) {
-    const long double w = expl((static_cast<long double>(row[i]) - row[order[0]]) / static_cast<long double>(params.temperature));
+    const long double w =
+        expl((static_cast<long double>(row[i]) - row[order[0]]) / static_cast<long double>(params.temperature));
     if (w < static_cast<long double>(params.min_p)) continue;
     weights[i] = w;
     total += w;
@@ -130,7 +131,7 @@ std::vector<Truncation> truncations() {
   add("hot", 2.5F, 0, 1.0F, 0.0F);
   add("top_k", 1.0F, 20, 1.0F, 0.0F);
   add("top_p_small_nucleus", 0.8F, 0, 0.9F, 0.0F);
-  add("top_p_beyond_the_guess", 1.0F, 0, 0.97F, 0.0F, 3000, 0.3);  // needs more than the best 256, and the buckets
+  add("top_p_beyond_the_guess", 1.0F, 0, 0.97F, 0.0F, 700, 0.3);  // needs more than the best 256
   add("min_p", 1.0F, 0, 1.0F, 0.1F);
   add("top_k_and_top_p", 0.7F, 20, 0.95F, 0.0F);
   add("all_three", 1.2F, 50, 0.9F, 0.02F);

@@ -14,7 +14,8 @@ using Plan = std::vector<std::pair<RequestId, std::int32_t>>;  // request, token
 // Sequences that never stop by themselves, and a step that computes what is planned and appends a token where one is drawn.
 class SchedulerTest : public testing::Test {
  protected:
-  Sequence& add(Scheduler& scheduler, std::int32_t prompt, std::int32_t max_tokens = 1000, bool prompt_logprobs = false) {
+  Sequence& add(Scheduler& scheduler, std::int32_t prompt, std::int32_t max_tokens = 1000,
+                bool prompt_logprobs = false) {
     TokenRequest request;
     request.prompt.assign(static_cast<std::size_t>(prompt), 1);
     request.max_tokens = max_tokens;
@@ -43,7 +44,12 @@ class SchedulerTest : public testing::Test {
 };
 
 TEST_F(SchedulerTest, DecodesFirstThenChunksInOrderOfArrival) {
-  Scheduler scheduler({.block_tokens = 4, .kv_blocks = 100, .state_slots = 0, .max_running = 8, .max_batch_tokens = 10, .max_logit_rows = 8});
+  Scheduler scheduler({.block_tokens = 4,
+                       .kv_blocks = 100,
+                       .state_slots = 0,
+                       .max_running = 8,
+                       .max_batch_tokens = 10,
+                       .max_logit_rows = 8});
   add(scheduler, 4);
   add(scheduler, 15);
   add(scheduler, 3);
@@ -54,13 +60,39 @@ TEST_F(SchedulerTest, DecodesFirstThenChunksInOrderOfArrival) {
 }
 
 TEST_F(SchedulerTest, RunningIsCutToWhatAStepHoldsAndToTheSlots) {
-  EXPECT_EQ(Scheduler({.block_tokens = 4, .kv_blocks = 9, .state_slots = 0, .max_running = 8, .max_batch_tokens = 5, .max_logit_rows = 7}).max_running(), 5);
-  EXPECT_EQ(Scheduler({.block_tokens = 4, .kv_blocks = 9, .state_slots = 3, .max_running = 8, .max_batch_tokens = 5, .max_logit_rows = 7}).max_running(), 3);
-  EXPECT_EQ(Scheduler({.block_tokens = 4, .kv_blocks = 9, .state_slots = 0, .max_running = 8, .max_batch_tokens = 50, .max_logit_rows = 7}).max_running(), 7);
+  EXPECT_EQ(Scheduler({.block_tokens = 4,
+                       .kv_blocks = 9,
+                       .state_slots = 0,
+                       .max_running = 8,
+                       .max_batch_tokens = 5,
+                       .max_logit_rows = 7})
+                .max_running(),
+            5);
+  EXPECT_EQ(Scheduler({.block_tokens = 4,
+                       .kv_blocks = 9,
+                       .state_slots = 3,
+                       .max_running = 8,
+                       .max_batch_tokens = 5,
+                       .max_logit_rows = 7})
+                .max_running(),
+            3);
+  EXPECT_EQ(Scheduler({.block_tokens = 4,
+                       .kv_blocks = 9,
+                       .state_slots = 0,
+                       .max_running = 8,
+                       .max_batch_tokens = 50,
+                       .max_logit_rows = 7})
+                .max_running(),
+            7);
 }
 
 TEST_F(SchedulerTest, OneTokenOfBudgetServesOneAfterTheOther) {
-  Scheduler scheduler({.block_tokens = 4, .kv_blocks = 100, .state_slots = 0, .max_running = 8, .max_batch_tokens = 1, .max_logit_rows = 8});
+  Scheduler scheduler({.block_tokens = 4,
+                       .kv_blocks = 100,
+                       .state_slots = 0,
+                       .max_running = 8,
+                       .max_batch_tokens = 1,
+                       .max_logit_rows = 8});
   Sequence& first = add(scheduler, 2, 2);
   add(scheduler, 1);
   EXPECT_EQ(step(scheduler), (Plan{{1, 1}}));
@@ -73,7 +105,12 @@ TEST_F(SchedulerTest, OneTokenOfBudgetServesOneAfterTheOther) {
 
 TEST_F(SchedulerTest, TheYoungestGivesWayAndComesBack) {
   // Five blocks of two tokens; each prompt takes two.
-  Scheduler scheduler({.block_tokens = 2, .kv_blocks = 5, .state_slots = 2, .max_running = 2, .max_batch_tokens = 16, .max_logit_rows = 8});
+  Scheduler scheduler({.block_tokens = 2,
+                       .kv_blocks = 5,
+                       .state_slots = 2,
+                       .max_running = 2,
+                       .max_batch_tokens = 16,
+                       .max_logit_rows = 8});
   Sequence& old = add(scheduler, 4);
   Sequence& young = add(scheduler, 3);
   EXPECT_EQ(step(scheduler), (Plan{{1, 4}, {2, 3}}));
@@ -92,7 +129,12 @@ TEST_F(SchedulerTest, TheYoungestGivesWayAndComesBack) {
 }
 
 TEST_F(SchedulerTest, NobodyOvertakesAPreemptedOrAWaitingOne) {
-  Scheduler scheduler({.block_tokens = 1, .kv_blocks = 10, .state_slots = 0, .max_running = 4, .max_batch_tokens = 16, .max_logit_rows = 8});
+  Scheduler scheduler({.block_tokens = 1,
+                       .kv_blocks = 10,
+                       .state_slots = 0,
+                       .max_running = 4,
+                       .max_batch_tokens = 16,
+                       .max_logit_rows = 8});
   Sequence& first = add(scheduler, 4);
   add(scheduler, 8);  // does not fit beside it
   add(scheduler, 1);  // would, and must wait all the same
@@ -103,7 +145,12 @@ TEST_F(SchedulerTest, NobodyOvertakesAPreemptedOrAWaitingOne) {
 }
 
 TEST_F(SchedulerTest, LogitRowsBoundTheChunksOfPromptLogprobs) {
-  Scheduler scheduler({.block_tokens = 4, .kv_blocks = 100, .state_slots = 0, .max_running = 4, .max_batch_tokens = 16, .max_logit_rows = 4});
+  Scheduler scheduler({.block_tokens = 4,
+                       .kv_blocks = 100,
+                       .state_slots = 0,
+                       .max_running = 4,
+                       .max_batch_tokens = 16,
+                       .max_logit_rows = 4});
   add(scheduler, 2);
   EXPECT_EQ(step(scheduler), (Plan{{1, 2}}));
   add(scheduler, 8, 10, true);
@@ -113,7 +160,12 @@ TEST_F(SchedulerTest, LogitRowsBoundTheChunksOfPromptLogprobs) {
 }
 
 TEST_F(SchedulerTest, RemovingFreesEverythingWhereverTheSequenceIs) {
-  Scheduler scheduler({.block_tokens = 4, .kv_blocks = 10, .state_slots = 2, .max_running = 2, .max_batch_tokens = 8, .max_logit_rows = 8});
+  Scheduler scheduler({.block_tokens = 4,
+                       .kv_blocks = 10,
+                       .state_slots = 2,
+                       .max_running = 2,
+                       .max_batch_tokens = 8,
+                       .max_logit_rows = 8});
   Sequence& decoding = add(scheduler, 4);
   Sequence& half = add(scheduler, 20);
   Sequence& waiting = add(scheduler, 4);

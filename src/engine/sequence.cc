@@ -63,7 +63,9 @@ void Sequence::add_prompt_logprob(float logprob) {
   ++logprobs_done_;
 }
 
-std::vector<float> Sequence::take_prompt_logprobs() { return std::exchange(prompt_logprobs_, {}); }
+std::vector<float> Sequence::take_prompt_logprobs() {
+  return std::exchange(prompt_logprobs_, {});
+}
 
 void Sequence::append(std::int32_t token) {
   STERLING_CHECK(phase_ == SequencePhase::kDecode && pending() == 0);

@@ -12,6 +12,8 @@ void TokenHistory::add_prompt(std::span<const std::int32_t> tokens) {
   for (const std::int32_t token : tokens) entry(token);
 }
 
-void TokenHistory::add_output(std::int32_t token) { ++entry(token).output_count; }
+void TokenHistory::add_output(std::int32_t token) {
+  ++entry(token).output_count;
+}
 
 }  // namespace sterling::engine

@@ -267,8 +267,14 @@ TEST(EngineSim, EveryAnswerIsTheOneGivenAlone) {
 // Three long answers in a pool that holds little more than one: they must come out one after the other, by repeated preemption.
 TEST(EngineSim, PoolOfOneWorstCaseServesMany) {
   Trace trace;
-  trace.limits = {.vocab_size = 50, .max_sequence_tokens = 64, .block_tokens = 4, .kv_blocks = 16, .state_slots = 8,
-                  .max_batch_tokens = 8, .max_batch_slices = 8, .max_logit_rows = 0};
+  trace.limits = {.vocab_size = 50,
+                  .max_sequence_tokens = 64,
+                  .block_tokens = 4,
+                  .kv_blocks = 16,
+                  .state_slots = 8,
+                  .max_batch_tokens = 8,
+                  .max_batch_slices = 8,
+                  .max_logit_rows = 0};
   Dice dice(7);
   for (int i = 0; i < 6; ++i) {
     TokenRequest request = random_request(dice, trace.limits);
@@ -286,8 +292,14 @@ TEST(EngineSim, PoolOfOneWorstCaseServesMany) {
 // A prompt much longer than the budget does not hold up the answers that are under way, and is itself not held up by them.
 TEST(EngineSim, LongPromptsAndDecodersShareSteps) {
   Trace trace;
-  trace.limits = {.vocab_size = 50, .max_sequence_tokens = 1000, .block_tokens = 16, .kv_blocks = 200, .state_slots = 0,
-                  .max_batch_tokens = 8, .max_batch_slices = 8, .max_logit_rows = 0};
+  trace.limits = {.vocab_size = 50,
+                  .max_sequence_tokens = 1000,
+                  .block_tokens = 16,
+                  .kv_blocks = 200,
+                  .state_slots = 0,
+                  .max_batch_tokens = 8,
+                  .max_batch_slices = 8,
+                  .max_logit_rows = 0};
   trace.options.max_running = 8;
   trace.options.max_batch_tokens = 8;
   Dice dice(8);

@@ -68,8 +68,14 @@ class Collector final : public engine::EventSink {
 };
 
 model::ExecutorLimits small_model() {
-  return {.vocab_size = 60, .max_sequence_tokens = 200, .block_tokens = 4, .kv_blocks = 60, .state_slots = 6,
-          .max_batch_tokens = 16, .max_batch_slices = 6, .max_logit_rows = 0};
+  return {.vocab_size = 60,
+          .max_sequence_tokens = 200,
+          .block_tokens = 4,
+          .kv_blocks = 60,
+          .state_slots = 6,
+          .max_batch_tokens = 16,
+          .max_batch_slices = 6,
+          .max_logit_rows = 0};
 }
 
 TokenRequest small_request(std::int32_t first_token, std::int32_t max_tokens) {
