@@ -24,7 +24,14 @@ struct Bf16 {
   static constexpr size_t kBlockPairs = 512;
   static constexpr bool kRoundsToBf16 = true;
   static W load(const char* w, int) { return _mm512_loadu_si512(w); }
-  static W broadcast(const X* x) { return _mm512_set1_epi32(static_cast<int>(*x)); }
+  static W broadcast(const X* x) {
+    W slot = _mm512_set1_epi32(static_cast<int>(*x));
+#if defined(__clang__)
+    // clang 16 crashes when it sees through a broadcast integer taken as BF16 pairs.
+    asm("" : "+v"(slot));
+#endif
+    return slot;
+  }
   static V multiply_add(W x, W w, V acc) {
     return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
   }
