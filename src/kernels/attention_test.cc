@@ -182,20 +182,25 @@ TEST_P(Attention, OneRowAloneEqualsTheRowAmongMany) {
   }
 }
 
-// Keys that a row may not see change nothing, however many there are and whatever (finite) they hold. Values are so small that
-// products are flushed to signed zeros.
+// Keys that a row may not see change nothing, however many there are and whatever (finite) they hold: here the other rows of the tile see
+// all of them. Some values are so small that products are flushed to signed zeros, and a sum of those must not tell its company.
 TEST_P(Attention, MaskedKeysChangeNoBit) {
   for (const float size : {1.0F, 0x1p-126F}) {
     Problem few(5, 16, 1, Form::kBf16, 21);
     for (float& v : few.v) v *= size;
     few.visible = {1, 2, 7, 15, 16};
-    Problem more(5, 16, 32, Form::kBf16, 22);
+    Problem more(6, 16, 32, Form::kBf16, 22);
     for (float& v : more.v) v *= size;
-    more.q = few.q;
+    std::copy(few.q.begin(), few.q.end(), more.q.begin());
     std::copy(few.k.begin(), few.k.end(), more.k.begin());
     std::copy(few.v.begin(), few.v.end(), more.v.begin());
-    more.visible = few.visible;
-    expect_same(run(table(), more), run(table(), few));
+    more.visible = {1, 2, 7, 15, 16, 512};
+    check(few);
+    Result among = run(table(), more);
+    among.max.pop_back();
+    among.sum.pop_back();
+    among.out.resize(few.q.size());
+    expect_same(among, run(table(), few));
   }
 }
 
