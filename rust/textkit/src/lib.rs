@@ -7,6 +7,7 @@
 mod decoding;
 mod ffi;
 mod generation_tag;
+mod py_args;
 mod py_filters;
 mod py_value;
 mod py_str;

@@ -1,9 +1,10 @@
 //! Python methods that templates call on strings, dictionaries and lists, where minijinja-contrib's own versions are
 //! missing or differ: whitespace as Python sees it, keyword arguments, start and end positions.
 
-use minijinja::value::{Kwargs, Value, ValueKind};
+use minijinja::value::{Tuple, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
+use crate::py_args::{wrong_type, Bound};
 use crate::py_value;
 
 /// `str.isspace()` of one character: Unicode White_Space and the four separators \x1c to \x1f.
@@ -20,69 +21,6 @@ pub fn strip<'a>(text: &'a str, chars: Option<&str>, left: bool, right: bool) ->
     } else {
         text
     }
-}
-
-/// Arguments of a Python call bound to parameter names.
-struct Bound {
-    values: Vec<Option<Value>>,
-}
-
-impl Bound {
-    fn new(method: &str, args: &[Value], names: &[&str]) -> Result<Bound, Error> {
-        let (positional, kwargs) = match args.split_last() {
-            Some((last, rest)) if last.is_kwargs() => (rest, Some(Kwargs::try_from(last.clone())?)),
-            _ => (args, None),
-        };
-        if positional.len() > names.len() {
-            return Err(Error::new(
-                ErrorKind::TooManyArguments,
-                format!("{method}() takes at most {} arguments ({} given)", names.len(), positional.len()),
-            ));
-        }
-        let mut values: Vec<Option<Value>> = names.iter().map(|_| None).collect();
-        for (slot, value) in values.iter_mut().zip(positional) {
-            *slot = Some(value.clone());
-        }
-        if let Some(kwargs) = kwargs {
-            for (slot, name) in values.iter_mut().zip(names) {
-                if let Some(value) = kwargs.get::<Option<Value>>(name)? {
-                    *slot = Some(value);
-                }
-            }
-            kwargs.assert_all_used()?;
-        }
-        Ok(Bound { values })
-    }
-
-    /// None for an argument that was left out or is None.
-    fn get(&self, at: usize) -> Option<&Value> {
-        self.values[at].as_ref().filter(|v| !v.is_none())
-    }
-
-    fn text(&self, at: usize) -> Result<Option<&str>, Error> {
-        match self.get(at) {
-            None => Ok(None),
-            Some(value) => match value.as_str() {
-                Some(text) => Ok(Some(text)),
-                None => Err(wrong_type("a string", value)),
-            },
-        }
-    }
-
-    fn needed(&self, at: usize) -> Result<&str, Error> {
-        self.text(at)?.ok_or_else(|| Error::new(ErrorKind::MissingArgument, "a string argument is missing"))
-    }
-
-    fn integer(&self, at: usize) -> Result<Option<i64>, Error> {
-        match self.get(at) {
-            None => Ok(None),
-            Some(value) => value.as_i64().map(Some).ok_or_else(|| wrong_type("an integer", value)),
-        }
-    }
-}
-
-fn wrong_type(wanted: &str, value: &Value) -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("expected {wanted}, found a value of kind {}", value.kind()))
 }
 
 /// `str.split` and `str.rsplit`.
@@ -123,7 +61,7 @@ fn split(text: &str, separator: Option<&str>, limit: Option<i64>, from_right: bo
     Ok(parts.into_iter().map(Value::from).collect())
 }
 
-fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
+pub fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
     let ends = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let mut lines = Vec::new();
     let mut rest = text;
@@ -187,8 +125,8 @@ fn affix(text: &str, args: &Bound, at_end: bool) -> Result<bool, Error> {
 /// Longest padding a template may ask for; text of a request is far shorter per field.
 const MAX_WIDTH: i64 = 1 << 20;
 
-fn pad(text: &str, args: &Bound, method: &str) -> Result<String, Error> {
-    let width = args.integer(0)?.ok_or_else(|| Error::new(ErrorKind::MissingArgument, "a width is missing"))?;
+/// `str.ljust`, `rjust`, `center` and `zfill`.
+pub fn pad(text: &str, width: i64, fill: &str, method: &str) -> Result<String, Error> {
     if width > MAX_WIDTH {
         return Err(Error::new(ErrorKind::InvalidOperation, format!("{method}({width}) is wider than {MAX_WIDTH}")));
     }
@@ -197,7 +135,6 @@ fn pad(text: &str, args: &Bound, method: &str) -> Result<String, Error> {
         let sign = usize::from(text.starts_with(['+', '-']));
         return Ok(format!("{}{}{}", &text[..sign], "0".repeat(missing), &text[sign..]));
     }
-    let fill = args.text(1)?.unwrap_or(" ");
     // CPython puts the odd character of center() on the left when the width is odd.
     let left = match method {
         "ljust" => 0,
@@ -217,7 +154,7 @@ fn partition(text: &str, separator: &str, from_right: bool) -> Result<Value, Err
         None if from_right => ["", "", text],
         None => [text, "", ""],
     };
-    Ok(Value::from(parts.iter().map(|p| Value::from(*p)).collect::<Vec<_>>()))
+    Ok(Value::from(Tuple::from(parts.map(Value::from))))
 }
 
 fn swap_case(text: &str) -> String {
@@ -290,8 +227,11 @@ fn string_method(state: &State, text: &str, method: &str, args: &[Value]) -> Opt
             "startswith" => Value::from(affix(text, &bind(&["prefix", "start", "end"])?, false)?),
             "endswith" => Value::from(affix(text, &bind(&["suffix", "start", "end"])?, true)?),
             "partition" | "rpartition" => partition(text, bind(&["sep"])?.needed(0)?, method == "rpartition")?,
-            "zfill" => Value::from(pad(text, &bind(&["width"])?, method)?),
-            "ljust" | "rjust" | "center" => Value::from(pad(text, &bind(&["width", "fillchar"])?, method)?),
+            "zfill" | "ljust" | "rjust" | "center" => {
+                let args = bind(&["width", "fillchar"])?;
+                let width = args.integer(0)?.ok_or_else(|| Error::from(ErrorKind::MissingArgument))?;
+                Value::from(pad(text, width, args.text(1)?.unwrap_or(" "), method)?)
+            }
             "swapcase" => Value::from(swap_case(text)),
             "casefold" => Value::from(text.to_lowercase().replace('ß', "ss")),
             "title" => Value::from(title(text)),
@@ -324,7 +264,7 @@ fn sequence_method(list: &Value, method: &str, args: &[Value]) -> Option<Result<
     match method {
         "index" => Some((|| {
             let args = Bound::new(method, args, &["value"])?;
-            let wanted = args.values[0].clone().unwrap_or_default();
+            let wanted = args.given(0).cloned().unwrap_or_default();
             for (at, item) in list.try_iter()?.checked().enumerate() {
                 if item? == wanted {
                     return Ok(Value::from(at));

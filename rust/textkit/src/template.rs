@@ -69,7 +69,7 @@ impl ChatTemplate {
         let named = named_templates(source)?;
         let has_tool_use = named.iter().any(|(name, _)| name == TOOL_USE);
         for (name, text) in named.into_iter().filter(|(name, _)| name == DEFAULT || name == TOOL_USE) {
-            env.add_template_owned(name, generation_tag::rename(&text)).map_err(|error| {
+            env.add_template_owned(name, generation_tag::rename(&newlines(&text))).map_err(|error| {
                 Failure::new(Code::Corrupt, format!("the chat template does not parse: {}", describe(&error)))
             })?;
         }
@@ -161,6 +161,11 @@ fn normalise(message: Json, at: usize) -> Result<Json, Failure> {
     named.extend(fields);
     named.insert("reasoning_content".to_string(), reasoning);
     Ok(Json::Object(named))
+}
+
+/// Jinja2 reads every line end of a template as "\n".
+fn newlines(source: &str) -> String {
+    source.replace("\r\n", "\n").replace('\r', "\n")
 }
 
 /// The templates of a source with their names; a source that is not the JSON list form is "default" itself. (Templates

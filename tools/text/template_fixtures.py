@@ -1,0 +1,53 @@
+"""Chat templates and small template snippets with what transformers renders for them."""
+import datetime
+import json
+import pathlib
+
+import transformers.utils.chat_template_utils as hf
+
+from template_cases import CONTEXTS, FEATURES, NAMED, SPECIAL_TOKENS
+
+
+class FixedTime(datetime.datetime):
+    """The instant that strftime_now() shows: Thursday, 2 January 2025, 03:04:05."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2025, 1, 2, 3, 4, 5)
+
+
+hf.datetime = FixedTime
+
+
+def render(source, context):
+    """(text, None), or (None, message) when the template raises."""
+    try:
+        messages = hf._normalize_chat_messages(context.get('messages', []))
+        text = hf.render_jinja_template(
+            [messages], tools=context.get('tools'), documents=context.get('documents'), chat_template=source,
+            add_generation_prompt=context.get('add_generation_prompt', True), **{**SPECIAL_TOKENS, **context.get('kwargs', {})})[0][0]
+        return text, None
+    except Exception as error:  # whatever Jinja2 or the template raises is what the test wants to know
+        return None, f'{type(error).__name__}: {error}'
+
+
+def expectation(source, context):
+    text, error = render(source, context)
+    return {'text': text} if error is None else {'error': error}
+
+
+def write(out, qwen3_5):
+    """`out`/templates/*.jinja are inputs, written by hand; the rest is made here."""
+    cases = {}
+    for path in sorted((out / 'templates').glob('*.jinja')):
+        source = path.read_text(encoding='utf-8')
+        cases[path.name] = [expectation(source, context) for context in CONTEXTS]
+    if qwen3_5:
+        cases['qwen3_5'] = [expectation(qwen3_5, context) for context in CONTEXTS]
+    features = [{'source': source, 'context': context, **expectation(source, context)} for source, context in FEATURES]
+    named = [{'sources': sources, 'context': context,
+              **expectation(dict(sources)['tool_use' if 'tools' in context and 'tool_use' in dict(sources) else 'default'], context)}
+             for sources, context in NAMED]
+    text = json.dumps({'special_tokens': SPECIAL_TOKENS, 'contexts': CONTEXTS, 'templates': cases, 'features': features, 'named': named},
+                      ensure_ascii=False, separators=(',', ':'))
+    (out / 'templates.expected.json').write_text(text + '\n', encoding='utf-8')
