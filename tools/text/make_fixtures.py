@@ -7,6 +7,7 @@ DIR holds tokenizer.json and chat_template.jinja of Qwen3.5; neither is copied, 
 Needs tokenizers, transformers, jinja2, gguf. Everything is deterministic; the versions used are written to versions.json.
 """
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -160,8 +161,12 @@ def small_fallback(strings):
     specials = ['<unk>', '<s>', '</s>'] + [f'<0x{b:02X}>' for b in range(256)]
     tokenizer = Tokenizer(models.BPE(unk_token='<unk>', fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend('▁'), normalizers.Replace(' ', '▁')])
-    trainer = trainers.BpeTrainer(vocab_size=900, min_frequency=2, limit_alphabet=120, show_progress=False, special_tokens=specials)
-    tokenizer.train_from_iterator([s[:400] for s in strings[:600]], trainer)
+    texts = [s[:400] for s in strings[:600]]
+    # The trainer breaks ties between equally frequent characters by chance, so the alphabet is chosen here.
+    counts = collections.Counter(c for s in texts for c in s.replace(' ', '▁'))
+    alphabet = sorted(counts, key=lambda c: (-counts[c], c))[:120]
+    trainer = trainers.BpeTrainer(vocab_size=900, min_frequency=2, initial_alphabet=alphabet, limit_alphabet=len(alphabet), show_progress=False, special_tokens=specials)
+    tokenizer.train_from_iterator(texts, trainer)
     model = json.loads(tokenizer.to_str())['model']
     made = Tokenizer(models.BPE(vocab=model['vocab'], merges=[tuple(m) for m in model['merges']], unk_token='<unk>', fuse_unk=True, byte_fallback=True))
     made.normalizer = tokenizer.normalizer
@@ -170,6 +175,19 @@ def small_fallback(strings):
     made.post_processor = processors.TemplateProcessing(single='<s> $A', pair='<s> $A <s> $B', special_tokens=[('<s>', 1)])
     (OUT / 'small_fallback.tokenizer.json').write_text(made.to_str(pretty=False) + '\n', encoding='utf-8')
     write_expected('small_fallback', made, strings)
+
+
+def utf8_replacement():
+    """Byte strings, many of them near-valid UTF-8, and Python's reading of them with errors='replace'."""
+    rng = random.Random(5)
+    tricky = [b'\xc0\x80', b'\xe0\x80\x80', b'\xed\xa0\x80', b'\xf0\x80\x80\x80', b'\xf4\x90\x80\x80', b'\xf5\x80\x80\x80', b'\xe2\x82', b'\xf0\x9f\x98', b'\xf0\x9f', b'\xf0', b'\xc2', b'\x80', b'\xff\xfe', b'\xe2\x28\xa1', b'\xf0\x9f\x98a', b'\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41', b'']
+    pieces = tricky + ['é'.encode(), '日'.encode(), '😀'.encode(), b'a', '\u0301'.encode()]
+    out = list(tricky)
+    for _ in range(250):
+        out.append(b''.join(rng.choice(pieces) for _ in range(rng.randint(1, 6))))
+    for _ in range(250):
+        out.append(bytes(rng.choice([rng.randint(0, 255), rng.randint(0x80, 0xBF), rng.randint(0xC0, 0xF7)]) for _ in range(rng.randint(1, 12))))
+    write_json('utf8.json', [[b.hex(), b.decode('utf-8', errors='replace')] for b in out])
 
 
 def main():
@@ -184,6 +202,7 @@ def main():
     vocab, merges = small_qwen(strings)
     gguf_pre(vocab, merges, strings)
     small_fallback(strings)
+    utf8_replacement()
     qwen_template = None
     if options.qwen3_5:
         folder = pathlib.Path(options.qwen3_5)
