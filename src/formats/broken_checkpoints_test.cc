@@ -1,4 +1,4 @@
-// The faulty checkpoints that lie beside the project in some workplaces (../shared/golden/data/broken), as far as files and
+// The faulty checkpoints that lie beside the project in some checkouts (../shared/golden/data/broken), as far as files and
 // headers are at fault. Every case has its equivalent in the other tests of this module, so nothing rests on their presence.
 #include <algorithm>
 #include <filesystem>

@@ -59,95 +59,57 @@ void WeightBinder::used(const TensorView& tensor) {
   if (progress_) progress_(static_cast<std::int64_t>(tensor.data.size()));
 }
 
+// Loads a tensor that require() let through; a check-only run just counts it as used.
+template <typename Id, typename Load>
+Id WeightBinder::take(const TensorView* tensor, const Load& load) {
+  if (tensor == nullptr) return {};
+  Id id;
+  if (backend_ != nullptr) {
+    auto loaded = load(*tensor);
+    if (!loaded) {
+      fail(loaded.error());
+      return {};
+    }
+    id = *loaded;
+    checkpoint_.release_pages(*tensor);
+  }
+  used(*tensor);
+  return id;
+}
+
 LinearId WeightBinder::linear(const std::string& name, std::int64_t rows, std::int64_t cols) {
   return linear_rows(name, rows, cols, RowSelection{});
 }
 
 LinearId WeightBinder::linear_rows(const std::string& name, std::int64_t rows, std::int64_t cols,
                                    const RowSelection& selection) {
-  const TensorView* tensor = require(name, {rows, cols});
-  if (tensor == nullptr) return {};
-  LinearId id;
-  if (backend_ != nullptr) {
-    auto loaded = backend_->load_linear(*tensor, nullptr, selection);
-    if (!loaded) {
-      fail(loaded.error());
-      return {};
-    }
-    id = *loaded;
-    checkpoint_.release_pages(*tensor);
-  }
-  used(*tensor);
-  return id;
+  return take<LinearId>(require(name, {rows, cols}),
+                        [&](const TensorView& tensor) { return backend_->load_linear(tensor, nullptr, selection); });
 }
 
 LinearId WeightBinder::linear_with_bias(const std::string& module, std::int64_t rows, std::int64_t cols, bool bias) {
   if (!bias) return linear(module + ".weight", rows, cols);
   const TensorView* weight = require(module + ".weight", {rows, cols});
   const TensorView* offset = require(module + ".bias", {rows});
-  if (weight == nullptr || offset == nullptr) return {};
-  LinearId id;
-  if (backend_ != nullptr) {
-    auto loaded = backend_->load_linear(*weight, offset, RowSelection{});
-    if (!loaded) {
-      fail(loaded.error());
-      return {};
-    }
-    id = *loaded;
-    checkpoint_.release_pages(*weight);
-  }
-  used(*weight);
+  if (offset == nullptr) return {};
   used(*offset);
-  return id;
+  return take<LinearId>(
+      weight, [&](const TensorView& tensor) { return backend_->load_linear(tensor, offset, RowSelection{}); });
 }
 
 VectorId WeightBinder::vector(const std::string& name, std::int64_t size, VectorTransform transform) {
-  const TensorView* tensor = require(name, {size});
-  if (tensor == nullptr) return {};
-  VectorId id;
-  if (backend_ != nullptr) {
-    auto loaded = backend_->load_vector(*tensor, transform);
-    if (!loaded) {
-      fail(loaded.error());
-      return {};
-    }
-    id = *loaded;
-  }
-  used(*tensor);
-  return id;
+  return take<VectorId>(require(name, {size}),
+                        [&](const TensorView& tensor) { return backend_->load_vector(tensor, transform); });
 }
 
 VectorId WeightBinder::conv(const std::string& name, std::int64_t channels, std::int64_t kernel) {
-  const TensorView* tensor = require(name, {channels, 1, kernel});
-  if (tensor == nullptr) return {};
-  VectorId id;
-  if (backend_ != nullptr) {
-    auto loaded = backend_->load_conv(*tensor);
-    if (!loaded) {
-      fail(loaded.error());
-      return {};
-    }
-    id = *loaded;
-  }
-  used(*tensor);
-  return id;
+  return take<VectorId>(require(name, {channels, 1, kernel}),
+                        [&](const TensorView& tensor) { return backend_->load_conv(tensor); });
 }
 
 EmbeddingId WeightBinder::embedding(const std::string& name, std::int64_t rows, std::int64_t cols) {
-  const TensorView* tensor = require(name, {rows, cols});
-  if (tensor == nullptr) return {};
-  EmbeddingId id;
-  if (backend_ != nullptr) {
-    auto loaded = backend_->load_embedding(*tensor);
-    if (!loaded) {
-      fail(loaded.error());
-      return {};
-    }
-    id = *loaded;
-    checkpoint_.release_pages(*tensor);
-  }
-  used(*tensor);
-  return id;
+  return take<EmbeddingId>(require(name, {rows, cols}),
+                           [&](const TensorView& tensor) { return backend_->load_embedding(tensor); });
 }
 
 EmbeddingId WeightBinder::embedding_of(LinearId linear) {

@@ -60,6 +60,8 @@ class WeightBinder {
 
  private:
   const TensorView* require(const std::string& name, std::initializer_list<std::int64_t> shape);
+  template <typename Id, typename Load>
+  Id take(const TensorView* tensor, const Load& load);
   bool usable(const TensorView& tensor);
   void fail(Error error);
   void used(const TensorView& tensor);
