@@ -58,8 +58,9 @@ def main():
         content = f'#include "{path.removeprefix("src/")}"\n'
         if not unit.exists() or unit.read_text() != content:
             unit.write_text(content)
-        # No code is wanted, only the compiler's opinion.
-        command = [*ccache, *flags, "-O0", "-I", str(args.root / "src"), "-c", str(unit), "-o", f"{unit}.o"]
+        # No code is wanted, only the compiler's opinion. Headers of tests may use what cmake/Modules.cmake defines for tests.
+        defined = [f'-DSTERLING_SOURCE_DIR="{args.root}"', '-DSTERLING_TEST_MODEL=""']
+        command = [*ccache, *flags, *defined, "-O0", "-I", str(args.root / "src"), "-c", str(unit), "-o", f"{unit}.o"]
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
         return None if done.returncode == 0 else f"{path}: does not compile alone:\n{done.stderr[:2000]}"
 
