@@ -159,6 +159,30 @@ TEST(ChatTemplateParity, NamedTemplates) {
   }
 }
 
+TEST(ChatTemplateParity, StrftimeOnManyDates) {
+  const boost::json::value& strftime = expected().at("strftime");
+  const auto made = ChatTemplate::compile("{{ strftime_now(pattern) }}", {});
+  ASSERT_TRUE(made.ok());
+  const std::string kwargs = boost::json::serialize(boost::json::object{{"pattern", strftime.at("pattern")}});
+  for (const auto& entry : strftime.at("cases").as_array()) {
+    const std::vector<std::int32_t> fields = testing::to_ids(entry.at(0));
+    std::tm now = {};
+    now.tm_sec = fields.at(0);
+    now.tm_min = fields.at(1);
+    now.tm_hour = fields.at(2);
+    now.tm_mday = fields.at(3);
+    now.tm_mon = fields.at(4);
+    now.tm_year = fields.at(5);
+    now.tm_wday = fields.at(6);
+    now.tm_yday = fields.at(7);
+    RenderRequest request;
+    request.messages_json = "[]";
+    request.extra_kwargs_json = kwargs;
+    request.now = now;
+    EXPECT_EQ((*made)->render(request).value(), to_string(entry.at(1)));
+  }
+}
+
 TEST(ChatTemplate, ASourceThatBeginsWithABracketIsATemplate) {
   const boost::json::value context = {{"messages", boost::json::array{{{"role", "user"}, {"content", "x"}}}}};
   EXPECT_EQ(render_source("[INST] {{ messages[0].content }} [/INST]", context).value(), "[INST] x [/INST]");

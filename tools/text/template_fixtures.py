@@ -36,6 +36,20 @@ def expectation(source, context):
     return {'text': text} if error is None else {'error': error}
 
 
+STRFTIME = '%a %A %b %B %c %C %d %D %e %F %g %G %h %H %I %j %k %l %m %M %p %P %r %R %S %T %u %U %V %w %W %x %X %y %Y %Z %z %% %-d %-m %_d %-H %-I %^a %f|%'
+
+
+def strftime_cases():
+    """Dates around the ends of years, where week numbers are decided, and some hours of the day."""
+    out = []
+    for year in list(range(1996, 2032)) + [1900, 2100]:
+        for month, day in ((1, 1), (1, 4), (2, 28), (12, 29), (12, 31)):
+            moment = datetime.datetime(year, month, day, (year * 7 + day) % 24, (month * day) % 60, year % 60)
+            t = moment.timetuple()
+            out.append([[t.tm_sec, t.tm_min, t.tm_hour, t.tm_mday, t.tm_mon - 1, t.tm_year - 1900, (t.tm_wday + 1) % 7, t.tm_yday - 1], moment.strftime(STRFTIME)])
+    return {'pattern': STRFTIME, 'cases': out}
+
+
 def write(out, qwen3_5):
     """`out`/templates/*.jinja are inputs, written by hand; the rest is made here."""
     cases = {}
@@ -48,6 +62,6 @@ def write(out, qwen3_5):
     named = [{'sources': sources, 'context': context,
               **expectation(dict(sources)['tool_use' if 'tools' in context and 'tool_use' in dict(sources) else 'default'], context)}
              for sources, context in NAMED]
-    text = json.dumps({'special_tokens': SPECIAL_TOKENS, 'contexts': CONTEXTS, 'templates': cases, 'features': features, 'named': named},
+    text = json.dumps({'special_tokens': SPECIAL_TOKENS, 'contexts': CONTEXTS, 'templates': cases, 'features': features, 'named': named, 'strftime': strftime_cases()},
                       ensure_ascii=False, separators=(',', ':'))
     (out / 'templates.expected.json').write_text(text + '\n', encoding='utf-8')

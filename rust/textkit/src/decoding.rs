@@ -95,7 +95,9 @@ fn describe(decoder: &DecoderWrapper) -> String {
     let json = serde_json::to_value(decoder).unwrap_or(Value::Null);
     let name = json.get("type").and_then(Value::as_str).unwrap_or("of unknown type").to_string();
     match decoder {
-        DecoderWrapper::Replace(_) | DecoderWrapper::ByteFallback(_) | DecoderWrapper::Fuse(_)
+        DecoderWrapper::Replace(_)
+        | DecoderWrapper::ByteFallback(_)
+        | DecoderWrapper::Fuse(_)
         | DecoderWrapper::Strip(_) => format!("{name} at this place of the sequence"),
         _ => name,
     }

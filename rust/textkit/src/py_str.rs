@@ -62,7 +62,9 @@ fn split(text: &str, separator: Option<&str>, limit: Option<i64>, from_right: bo
 }
 
 pub fn split_lines(text: &str, keep_ends: bool) -> Vec<Value> {
-    let ends = |c: char| matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}');
+    let ends = |c: char| {
+        matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    };
     let mut lines = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(ends) {

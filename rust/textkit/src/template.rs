@@ -209,7 +209,8 @@ impl ChatTemplate {
         let Json::Array(messages) = parse(input.messages, "messages")? else {
             return Err(Failure::new(Code::Invalid, "messages: expected a JSON list"));
         };
-        let messages = messages.into_iter().enumerate().map(|(at, m)| normalise(m, at)).collect::<Result<Vec<_>, _>>()?;
+        let messages =
+            messages.into_iter().enumerate().map(|(at, m)| normalise(m, at)).collect::<Result<Vec<_>, _>>()?;
 
         let now = input.now;
         let strftime_now = move |pattern: String| strftime::format(&pattern, &now);
