@@ -15,7 +15,9 @@
 
 namespace sterling::text {
 
-// Bounds for one render, against templates that run away. They change no result of a template that stays below them.
+// Bounds for one render, against templates that run away. They change no result of a template that stays below them. One
+// gap is known: a template that nests a list in itself twice, dozens of times over, and then joins it with `~` or formats it
+// is not stopped. Only the model's own template can do that, never a request.
 struct TemplateLimits {
   // About one unit per template instruction and per 64 bytes of text made. A thousand-message chat needs well under a
   // million with the templates of today's models.

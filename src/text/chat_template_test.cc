@@ -258,7 +258,12 @@ TEST(ChatTemplate, StopsTemplatesThatRunAway) {
   const std::string repeat = "{{ ('x' * 100000000) * 100000000 }}";
   const std::string recursion = "{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}";
   const std::string join = "{{ ('x' * 100000).join(range(100000)|map('string')|list) }}";
-  for (const std::string& source : {loops, doubling, repeat, recursion, join}) {
+  const std::string nested =
+      "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}";
+  const std::string print = nested + "{{ ns.l }}";
+  const std::string dump = nested + "{{ ns.l|tojson(indent=60) }}";
+  const std::string indent = "{{ ('x\n' * 100000)|indent(4096) }}";
+  for (const std::string& source : {loops, doubling, repeat, recursion, join, print, dump, indent}) {
     const Error error = error_of(source, empty_request(), small);
     EXPECT_EQ(error.code, ErrorCode::kResourceExhausted) << source << ": " << error.message;
   }

@@ -125,6 +125,10 @@ pub fn char_to_byte(c: char) -> Option<u8> {
 }
 
 impl TokenTable {
+    pub fn has(&self, id: u32) -> bool {
+        self.flags.get(id as usize).is_some_and(|flags| flags & PRESENT != 0)
+    }
+
     pub fn build(tokenizer: &ParsedTokenizer) -> Result<TokenTable, Failure> {
         let plan = plan(tokenizer.get_decoder())?;
         let added = tokenizer.get_added_vocabulary();

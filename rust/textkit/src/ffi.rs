@@ -56,19 +56,26 @@ thread_local! {
     static PANIC_PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
+/// The crate's folder and the file in it, without where the crates lie on the machine that built this.
+fn tail_of(path: &str) -> &str {
+    let start = path.find("/registry/src/").and_then(|at| path[at + 14..].find('/').map(|next| at + 14 + next + 1));
+    &path[start.unwrap_or(0)..]
+}
+
 /// Replaces Rust's hook, which prints to stderr: a library does not print, and the message travels in the result.
 fn install_quiet_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         std::panic::set_hook(Box::new(|info| {
-            let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
+            let place = info.location().map(|l| format!("{}:{}", tail_of(l.file()), l.line())).unwrap_or_default();
             PANIC_PLACE.with(|cell| *cell.borrow_mut() = place);
         }));
     });
 }
 
-/// Runs `body` so that neither an error nor a panic leaves this function, and writes the outcome to `result`.
-unsafe fn guarded(result: *mut TkResult, body: impl FnOnce() -> Result<Outcome, Failure>) {
+/// Runs `body` so that neither an error nor a panic leaves this function, and writes the outcome to `result`. A panic is
+/// reported as `panic_code`.
+unsafe fn guarded(result: *mut TkResult, panic_code: Code, body: impl FnOnce() -> Result<Outcome, Failure>) {
     let outcome = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<String>()
@@ -76,13 +83,17 @@ unsafe fn guarded(result: *mut TkResult, body: impl FnOnce() -> Result<Outcome, 
             .or_else(|| payload.downcast_ref::<&str>().map(|s| s.to_string()))
             .unwrap_or_else(|| "no message".to_string());
         let place = PANIC_PLACE.with(|cell| cell.borrow().clone());
-        Err(Failure::new(Code::Internal, format!("{text} (panic at {place})")))
+        Err(Failure::new(panic_code, format!("{text} (panic at {place})")))
     });
     match outcome {
         Ok(Outcome::Nothing) => deliver(result, 0, Vec::new(), Vec::new()),
         Ok(Outcome::Text(text)) => deliver(result, 0, text.into_bytes(), Vec::new()),
         Ok(Outcome::Ids(ids)) => deliver(result, 0, Vec::new(), ids),
-        Err(failure) => deliver(result, failure.code as i32, failure.message.into_bytes(), Vec::new()),
+        Err(failure) => {
+            // Messages of the C regular-expression library may hold bytes of a pattern cut anywhere.
+            let message = String::from_utf8_lossy(failure.message.as_bytes()).into_owned();
+            deliver(result, failure.code as i32, message.into_bytes(), Vec::new());
+        }
     }
 }
 
@@ -131,7 +142,8 @@ pub unsafe extern "C" fn tk_tokenizer_new(
     result: *mut TkResult,
 ) {
     *out = ptr::null_mut();
-    guarded(result, || {
+    // The parser asserts here and there instead of refusing: what it panics over is the file.
+    guarded(result, Code::Corrupt, || {
         let tokenizer = Tokenizer::from_json(bytes(json, size))?;
         *out = Box::into_raw(Box::new(tokenizer));
         Ok(Outcome::Nothing)
@@ -158,7 +170,7 @@ pub unsafe extern "C" fn tk_tokenizer_encode(
     flags: u32,
     result: *mut TkResult,
 ) {
-    guarded(result, || {
+    guarded(result, Code::Internal, || {
         let text = utf8(text, size, "text")?;
         (*tokenizer).encode(text, flags & ADD_SPECIAL != 0, flags & PARSE_SPECIAL != 0).map(Outcome::Ids)
     });
@@ -174,7 +186,7 @@ pub unsafe extern "C" fn tk_tokenizer_decode(
     skip_special: i32,
     result: *mut TkResult,
 ) {
-    guarded(result, || {
+    guarded(result, Code::Internal, || {
         let ids = if count == 0 { &[] } else { std::slice::from_raw_parts(ids, count) };
         (*tokenizer).decode(ids, skip_special != 0).map(Outcome::Text)
     });
@@ -246,7 +258,7 @@ pub unsafe extern "C" fn tk_template_new(
     result: *mut TkResult,
 ) {
     *out = ptr::null_mut();
-    guarded(result, || {
+    guarded(result, Code::Corrupt, || {
         let source = std::str::from_utf8(bytes(source.data, source.size)).map_err(|error| {
             let at = error.valid_up_to();
             Failure::new(Code::Corrupt, format!("the chat template is not UTF-8: first bad byte at offset {at}"))
@@ -285,7 +297,7 @@ pub unsafe extern "C" fn tk_template_render(
     input: *const TkRenderInput,
     result: *mut TkResult,
 ) {
-    guarded(result, || {
+    guarded(result, Code::Internal, || {
         let input = &*input;
         let rendered = (*chat_template).render(&RenderInput {
             messages: utf8(input.messages.data, input.messages.size, "messages")?,

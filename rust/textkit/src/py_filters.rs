@@ -20,7 +20,7 @@ impl std::fmt::Display for Raised {
 impl std::error::Error for Raised {}
 
 fn raise_exception(message: Value) -> Result<Value, Error> {
-    let text = py_value::to_str(&message);
+    let text = py_value::to_str(&message)?;
     Err(Error::new(ErrorKind::InvalidOperation, text.clone()).with_source(Raised(text)))
 }
 
@@ -36,7 +36,7 @@ fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
     if let Some(pair) = args.get(2) {
         let pair: Vec<Value> = pair.try_iter()?.collect();
         match pair.as_slice() {
-            [item, key] => (item_separator, key_separator) = (py_value::to_str(item), py_value::to_str(key)),
+            [item, key] => (item_separator, key_separator) = (py_value::to_str(item)?, py_value::to_str(key)?),
             _ => return Err(Error::new(ErrorKind::InvalidOperation, "tojson: separators needs two strings")),
         }
     }
@@ -45,16 +45,16 @@ fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
 }
 
 /// Jinja2's escape: five characters, and what is already marked safe stays.
-fn escape(value: &Value) -> Value {
+fn escape(value: &Value) -> Result<Value, Error> {
     if value.is_safe() {
-        return value.clone();
+        return Ok(value.clone());
     }
     force_escape(value)
 }
 
-fn force_escape(value: &Value) -> Value {
+fn force_escape(value: &Value) -> Result<Value, Error> {
     let mut out = String::new();
-    for c in py_value::to_str(value).chars() {
+    for c in py_value::to_str(value)?.chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -64,12 +64,12 @@ fn force_escape(value: &Value) -> Value {
             c => out.push(c),
         }
     }
-    Value::from_safe_string(out)
+    Ok(Value::from_safe_string(out))
 }
 
 fn trim(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let args = Bound::of_filter("trim", args, kwargs, &["chars"])?;
-    Ok(Value::from(py_str::strip(&py_value::to_str(value), args.text(0)?, true, true)))
+    Ok(Value::from(py_str::strip(&py_value::to_str(value)?, args.text(0)?, true, true)))
 }
 
 /// `default(default_value='', boolean=False)`
@@ -140,7 +140,7 @@ fn indent(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
         Some((None, None)) => return Err(Error::new(ErrorKind::InvalidOperation, "indent: width is no number")),
     };
     // Python adds a newline before it splits, so that a trailing newline keeps its empty line.
-    let text = py_value::to_str(value) + "\n";
+    let text = py_value::to_str(value)? + "\n";
     let lines = py_str::split_lines(&text, false);
     let mut out = String::new();
     for (at, line) in lines.iter().map(|line| line.as_str().unwrap_or_default()).enumerate() {
@@ -148,6 +148,7 @@ fn indent(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
             out.push('\n');
         }
         if (at > 0 || args.flag(1)) && (args.flag(2) || !line.is_empty() || (at == 0 && args.flag(1))) {
+            py_value::check_size(out.len() + prefix.len())?;
             out.push_str(&prefix);
         }
         out.push_str(line);
@@ -158,7 +159,7 @@ fn indent(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Err
 /// `truncate(length=255, killwords=False, end='...', leeway=5)`
 fn truncate(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let args = Bound::of_filter("truncate", args, kwargs, &["length", "killwords", "end", "leeway"])?;
-    let text = py_value::to_str(value);
+    let text = py_value::to_str(value)?;
     let length = args.integer(0)?.unwrap_or(255).max(0) as usize;
     let leeway = args.integer(3)?.unwrap_or(5).max(0) as usize;
     let end = args.text(2)?.unwrap_or("...");
@@ -173,19 +174,19 @@ fn truncate(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, E
 fn center(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let args = Bound::of_filter("center", args, kwargs, &["width"])?;
     let width = args.integer(0)?.unwrap_or(80);
-    py_str::pad(&py_value::to_str(value), width, " ", "center").map(Value::from)
+    py_str::pad(&py_value::to_str(value)?, width, " ", "center").map(Value::from)
 }
 
 /// Runs of what Python's `\w` matches.
-fn wordcount(value: &Value) -> usize {
-    let text = py_value::to_str(value);
-    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).count()
+fn wordcount(value: &Value) -> Result<usize, Error> {
+    let text = py_value::to_str(value)?;
+    Ok(text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).count())
 }
 
 /// Jinja2 looks at attributes only here: the entries of a dictionary are none.
 fn attr(value: &Value, name: &str) -> Result<Value, Error> {
     match value.kind() {
-        ValueKind::Map if value.to_string().starts_with('{') => Ok(Value::UNDEFINED),
+        ValueKind::Map if py_value::is_dict(value) => Ok(Value::UNDEFINED),
         _ => value.get_attr(name),
     }
 }
@@ -218,13 +219,15 @@ fn dict(args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
 
 /// An undefined value has a `__call__` in Jinja2 (one that raises), so it counts.
 fn is_callable(value: &Value) -> bool {
-    value.is_undefined() || value.kind() == ValueKind::Plain || value.to_string().starts_with("<macro ")
+    value.is_undefined()
+        || value.kind() == ValueKind::Plain
+        || (value.kind() == ValueKind::Map && !py_value::is_dict(value))
 }
 
-fn string(value: &Value) -> Value {
+fn string(value: &Value) -> Result<Value, Error> {
     match value.kind() {
-        ValueKind::String => value.clone(),
-        _ => Value::from(py_value::to_str(value)),
+        ValueKind::String => Ok(value.clone()),
+        _ => py_value::to_str(value).map(Value::from),
     }
 }
 
@@ -243,11 +246,14 @@ fn is_sequence(value: &Value) -> bool {
 
 pub fn install(env: &mut Environment<'static>) {
     minijinja_contrib::add_to_environment(env);
+    // Not Jinja2's, or not as Jinja2 prints: better unknown than different.
+    env.remove_global("debug");
+    env.remove_filter("pprint");
     env.set_unknown_method_callback(py_str::call_method);
     env.set_formatter(|out, _state, value| {
         match value.as_str() {
             Some(text) => out.write_str(text),
-            None => out.write_str(&py_value::to_str(value)),
+            None => out.write_str(&py_value::to_str(value)?),
         }
         .map_err(|error| Error::new(ErrorKind::WriteFailure, "output").with_source(error))
     });

@@ -272,7 +272,7 @@ fn sequence_method(list: &Value, method: &str, args: &[Value]) -> Option<Result<
                     return Ok(Value::from(at));
                 }
             }
-            let message = format!("{} is not in list", py_value::to_str(&wanted));
+            let message = format!("{} is not in list", py_value::to_str(&wanted)?);
             Err(Error::new(ErrorKind::InvalidOperation, message))
         })()),
         "copy" => Some(Ok(list.clone())),

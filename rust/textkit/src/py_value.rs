@@ -27,24 +27,44 @@ pub fn as_float(value: &Value) -> Option<f64> {
     }
 }
 
+/// Text that one value may make. A list that holds another twice, and that again twice, is small itself and endless in
+/// print, and the engine counts a text only when it is whole.
+const MAX_TEXT: usize = 16 << 20;
+
+pub fn check_size(size: usize) -> Result<(), Error> {
+    if size <= MAX_TEXT {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::OutOfFuel, "a value makes too much text"))
+}
+
+/// A map that is a Python dictionary; a namespace, a cycler or a macro is a map to minijinja alone.
+pub fn is_dict(value: &Value) -> bool {
+    value.kind() == ValueKind::Map
+        && value.as_object().is_none_or(|object| {
+            let name = object.type_name();
+            !["Namespace", "Cycler", "Joiner", "Macro", "Loop"].iter().any(|known| name.ends_with(known))
+        })
+}
+
 /// Python's `str()` of a value.
-pub fn to_str(value: &Value) -> String {
-    match value.kind() {
-        ValueKind::Undefined => String::new(),
-        ValueKind::String => value.to_string(),
-        _ => {
+pub fn to_str(value: &Value) -> Result<String, Error> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_string()),
+        None if value.is_undefined() => Ok(String::new()),
+        None => {
             let mut out = String::new();
-            repr(value, 0, &mut out);
-            out
+            repr(value, 0, &mut out)?;
+            Ok(out)
         }
     }
 }
 
 /// Python's `repr()`, which `str()` of a list or dictionary uses for what is inside.
-fn repr(value: &Value, depth: usize, out: &mut String) {
+fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    check_size(out.len())?;
     if depth > MAX_DEPTH {
-        out.push_str("...");
-        return;
+        return Err(Error::new(ErrorKind::InvalidOperation, "a value is nested too deeply to print"));
     }
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
@@ -56,30 +76,34 @@ fn repr(value: &Value, depth: usize, out: &mut String) {
             Some(f) => out.push_str(&float_repr(f)),
             None => out.push_str(&value.to_string()),
         },
-        ValueKind::Seq => {
-            let items: Vec<Value> = value.try_iter().map(|items| items.collect()).unwrap_or_default();
+        // Python would print an iterator as an object with its address; its items are of more use.
+        ValueKind::Seq | ValueKind::Iterable => {
             let tuple = value.is_tuple();
             out.push(if tuple { '(' } else { '[' });
-            for (at, item) in items.iter().enumerate() {
-                out.push_str(if at > 0 { ", " } else { "" });
-                repr(item, depth + 1, out);
+            let mut count = 0;
+            for item in value.try_iter()?.checked() {
+                out.push_str(if count > 0 { ", " } else { "" });
+                repr(&item?, depth + 1, out)?;
+                count += 1;
             }
-            out.push_str(if tuple && items.len() == 1 { "," } else { "" });
+            out.push_str(if tuple && count == 1 { "," } else { "" });
             out.push(if tuple { ')' } else { ']' });
         }
-        // A namespace or a cycler is a map to minijinja and an object to Python: it keeps its own text.
-        ValueKind::Map if value.to_string().starts_with('{') => {
+        ValueKind::Map if is_dict(value) => {
             out.push('{');
-            for (at, key) in value.try_iter().into_iter().flatten().enumerate() {
+            for (at, key) in value.try_iter()?.checked().enumerate() {
+                let key = key?;
                 out.push_str(if at > 0 { ", " } else { "" });
-                repr(&key, depth + 1, out);
+                repr(&key, depth + 1, out)?;
                 out.push_str(": ");
-                repr(&value.get_item(&key).unwrap_or_default(), depth + 1, out);
+                repr(&value.get_item(&key)?, depth + 1, out)?;
             }
             out.push('}');
         }
+        ValueKind::Map => out.push_str("<namespace object>"),
         _ => out.push_str(&value.to_string()),
     }
+    Ok(())
 }
 
 fn repr_string(text: &str, out: &mut String) {
@@ -149,6 +173,7 @@ impl Dumps {
         if depth > MAX_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, "tojson: value nested too deeply"));
         }
+        check_size(out.len())?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),

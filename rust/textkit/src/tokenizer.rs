@@ -71,7 +71,25 @@ impl Tokenizer {
             made.set_encode_special_tokens(encode_special_as_text);
             Ok(made)
         };
-        Ok(Tokenizer { parsing: make(false)?, literal: make(true)?, table })
+        let tokenizer = Tokenizer { parsing: make(false)?, literal: make(true)?, table };
+        tokenizer.probe()?;
+        Ok(tokenizer)
+    }
+
+    /// Encodes a little of everything once: a file whose parts contradict each other (a post-processor or an unknown token
+    /// that the vocabulary lacks) shows here and not with the first request.
+    fn probe(&self) -> Result<(), Failure> {
+        let text = "Probe 012  \n\t'll \u{e9}e\u{301} \u{65e5}\u{672c} \u{1f600}\u{10fffd}\u{0}.";
+        for parse_special in [true, false] {
+            let ids = self.encode(text, true, parse_special).and_then(|ids| self.decode(&ids, false).map(|_| ids));
+            let ids =
+                ids.map_err(|failure| Failure::new(Code::Corrupt, format!("tokenizer.json: {}", failure.message)))?;
+            if let Some(id) = ids.iter().find(|id| !self.table.has(**id)) {
+                let message = format!("tokenizer.json: it adds the id {id}, which has no token");
+                return Err(Failure::new(Code::Corrupt, message));
+            }
+        }
+        Ok(())
     }
 
     pub fn encode(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<u32>, Failure> {
