@@ -72,7 +72,7 @@ boost_packages() {
 
 install_build_packages() {
   # shellcheck disable=SC2046
-  install_packages g++ cmake ninja-build libfmt-dev libgtest-dev libgmock-dev prometheus-cpp-dev ca-certificates python3 $(boost_packages)
+  install_packages g++ cmake ninja-build libcurl4-openssl-dev libssl-dev libfmt-dev libgtest-dev libgmock-dev prometheus-cpp-dev ca-certificates python3 $(boost_packages)
 }
 
 # --- Rust ----------------------------------------------------------------------------------------------------------------

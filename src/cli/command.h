@@ -37,6 +37,7 @@ std::span<const Command> commands();
 
 int run_serve(const Invocation& invocation);
 int run_chat(const Invocation& invocation);
+int run_pull(const Invocation& invocation);
 int run_inspect(const Invocation& invocation);
 int run_golden(const Invocation& invocation);
 int run_doctor(const Invocation& invocation);

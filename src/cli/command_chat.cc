@@ -19,6 +19,7 @@
 #include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/hub_access.h"
 #include "cli/serving_host.h"
 #include "cli/terminal.h"
 #include "config/report.h"
@@ -111,13 +112,6 @@ std::vector<std::pair<std::string, std::string>> own_environment(const Invocatio
   return taken;
 }
 
-std::string environment_value(const Invocation& invocation, std::string_view name) {
-  for (const auto& [key, value] : invocation.environment) {
-    if (key == name) return value;
-  }
-  return {};
-}
-
 Expected<std::optional<double>> read_temperature(const config::Settings& settings) {
   const auto text = settings.optional_text("temperature");
   if (!text) return std::optional<double>();
@@ -138,7 +132,8 @@ std::string random_key() {
 }
 
 // Serves `model` in this process. The key keeps other users of this machine out; it never leaves the process.
-Expected<std::unique_ptr<ServingHost>> serve_here(const config::Settings& settings, const std::string& key) {
+Expected<std::unique_ptr<ServingHost>> serve_here(const config::Settings& settings, const std::string& key,
+                                                  const Invocation& invocation) {
   std::vector<std::string> args{settings.text("target"), "--port", "0", "--max-num-seqs", "1"};
   for (const std::string_view name : kServeKeys) {
     const auto value = settings.optional_text(name);
@@ -151,6 +146,7 @@ Expected<std::unique_ptr<ServingHost>> serve_here(const config::Settings& settin
   auto options = config::serve_options(*resolved);
   if (!options) return options.error();
   options->api_key = key;
+  if (Status status = find_model(*options, invocation); !status) return status.error();
   return start_serving(*options, config::settings_json(*resolved), make_stderr_log({LogLevel::kWarning, false, false}));
 }
 
@@ -158,7 +154,7 @@ Status check_request(const config::Settings& settings) {
   const std::string target = settings.text("target");
   if (target.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "chat needs a MODEL (directory or .gguf file) or a URL (http://HOST:PORT)", "MODEL|URL");
+                      "chat needs a MODEL (directory, .gguf file or hub id) or a URL (http://HOST:PORT)", "MODEL|URL");
   }
   if (settings.boolean("json") && !settings.optional_text("ask")) {
     return make_error(ErrorCode::kInvalidArgument, "--json goes with --ask TEXT: a conversation is no single document",
@@ -195,7 +191,7 @@ ChatStyle read_style(const Invocation& invocation) {
   return style;
 }
 
-Expected<int> chat(const config::Settings& settings, const ChatStyle& style) {
+Expected<int> chat(const config::Settings& settings, const ChatStyle& style, const Invocation& invocation) {
   if (Status status = check_request(settings); !status) return status.error();
   auto temperature = read_temperature(settings);
   if (!temperature) return temperature.error();
@@ -207,7 +203,7 @@ Expected<int> chat(const config::Settings& settings, const ChatStyle& style) {
   std::string address = target;
   if (target.find("://") == std::string::npos) {
     key = random_key();
-    auto started = serve_here(settings, *key);
+    auto started = serve_here(settings, *key, invocation);
     if (!started) return started.error();
     host = std::move(*started);
     address = "http://" + host->address();
@@ -239,7 +235,7 @@ int run_chat(const Invocation& invocation) {
   const auto environment = own_environment(invocation);
   auto settings = config::resolve(kSchema, {invocation.args, environment, {}});
   if (!settings) return report_error("chat", settings.error(), false);
-  auto code = chat(*settings, read_style(invocation));
+  auto code = chat(*settings, read_style(invocation), invocation);
   return code ? *code : report_error("chat", code.error(), settings->boolean("json"));
 }
 

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/console.h"
+#include "cli/hub_access.h"
 #include "config/report.h"
 #include "config/resolver.h"
 #include "lab/inspect.h"
@@ -21,7 +22,9 @@ using config::SettingType;
 constexpr std::array kSettings{
     Setting{.key = "model",
             .type = SettingType::kPath,
-            .help = "The checkpoint: a directory in Hugging Face layout (a config.json alone will do) or a .gguf file.",
+            .help =
+                "The checkpoint: a directory in Hugging Face layout (a config.json alone will do), a .gguf file, or a "
+                "hub id in the local cache (see `sterling pull`).",
             .placeholder = "MODEL",
             .positional = true},
     Setting{.key = "json",
@@ -146,11 +149,14 @@ int run_inspect(const Invocation& invocation) {
   const bool json = settings->boolean("json");
   const std::string model = settings->text("model");
   if (model.empty()) {
-    return report_error(
-        "inspect",
-        make_error(ErrorCode::kInvalidArgument, "inspect needs a MODEL: a directory or a .gguf file", "MODEL"), json);
+    return report_error("inspect",
+                        make_error(ErrorCode::kInvalidArgument,
+                                   "inspect needs a MODEL: a directory, a .gguf file or a hub id", "MODEL"),
+                        json);
   }
-  const auto inspection = lab::inspect(model);
+  const auto resolved = resolve_model(model, invocation);
+  if (!resolved) return report_error("inspect", resolved.error(), json);
+  const auto inspection = lab::inspect(resolved->path.string());
   if (!inspection) return report_error("inspect", inspection.error(), json);
   if (json) {
     print_out(boost::json::serialize(lab::inspection_json(*inspection)) + "\n");

@@ -84,6 +84,12 @@ int run_serve(const Invocation& invocation) {
   for (const std::string& warning : settings->warnings()) log(LogLevel::kWarning, warning);
   log(LogLevel::kInfo, fmt::format("sterling {}", kVersion));
   log(LogLevel::kInfo, config::args_line(*settings));
+  const std::string asked = options->model;
+  if (Status status = find_model(*options, invocation); !status) {
+    log(LogLevel::kError, status.error().message);
+    return exit_code_for(status.error());
+  }
+  if (options->model != asked) log(LogLevel::kInfo, fmt::format("{} is {}", asked, options->model));
   auto host = start_serving(*options, config::settings_json(*settings), log);
   if (!host) {
     log(LogLevel::kError, host.error().message);

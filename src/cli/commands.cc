@@ -9,6 +9,7 @@ namespace {
 constexpr std::array kCommands{
     Command{"serve", "run the server: OpenAI API on loopback", run_serve},
     Command{"chat", "talk to a model, or to a running server, in the terminal", run_chat},
+    Command{"pull", "fetch a checkpoint from the hub into the local cache", run_pull},
     Command{"inspect", "what a checkpoint contains, from its headers alone", run_inspect},
     Command{"golden", "compare a model with reference vectors, layer by layer", run_golden},
     Command{"doctor", "this host: instruction sets, measured kernel rates, bandwidth, limits", run_doctor},

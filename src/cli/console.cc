@@ -68,6 +68,10 @@ ProgressBar::~ProgressBar() {
   if (active_ && last_ != std::chrono::steady_clock::time_point{}) print_err("\r\033[K");
 }
 
+void ProgressBar::clear() {
+  if (active_) print_err("\r\033[K");
+}
+
 void ProgressBar::update(std::int64_t done, std::int64_t total) {
   if (!active_ || total <= 0) return;
   const auto now = std::chrono::steady_clock::now();

@@ -28,6 +28,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void update(std::int64_t done, std::int64_t total);
+  void clear();  // the line, so that something else can be printed; from any thread
 
  private:
   std::string label_;

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "cli/console.h"
+#include "cli/hub_access.h"
 #include "cli/runtime.h"
 #include "cli/version.h"
 #include "engine/engine.h"
@@ -188,6 +189,14 @@ std::chrono::milliseconds to_ms(double seconds) {
 }
 
 }  // namespace
+
+Status find_model(config::ServeOptions& options, const Invocation& invocation) {
+  auto resolved = resolve_model(options.model, invocation);
+  if (!resolved) return resolved.error();
+  if (resolved->repo && !options.served_model_name) options.served_model_name = resolved->repo->text();
+  options.model = resolved->path.string();
+  return {};
+}
 
 Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions& options, std::string settings_json,
                                                      LogSink log) {

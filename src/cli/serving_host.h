@@ -7,9 +7,13 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "cli/command.h"
 #include "config/serve_settings.h"
 
 namespace sterling::cli {
+
+// Turns options.model, which may be a hub id, into the path to load; a hub id becomes the name to serve where none is given.
+Status find_model(config::ServeOptions& options, const Invocation& invocation);
 
 class ServingHost {
  public:

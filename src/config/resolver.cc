@@ -20,6 +20,9 @@ bool is_long_flag(std::string_view text) {
   return text.size() > 2 && text.starts_with("--");
 }
 
+// Between the values of a repeatable setting; no flag, variable or line of a file can hold it inside a value that makes sense.
+constexpr char kListSeparator = '\n';
+
 Error invalid(const std::string& where, const std::string& message) {
   return make_error(ErrorCode::kInvalidArgument, where + ": " + message, where);
 }
@@ -110,6 +113,11 @@ class Resolver {
     auto parsed = parse_value(setting, text, source);
     if (!parsed.ok()) return parsed.error();
     ResolvedValue& resolved = settings_.values_[static_cast<std::size_t>(&setting - schema_.settings.data())];
+    if (resolved.origin == origin && setting.repeatable) {
+      const auto& earlier = std::get<std::string>(resolved.value);
+      resolved.value = earlier + kListSeparator + std::get<std::string>(*parsed);
+      return {};
+    }
     if (resolved.origin == origin && resolved.value != *parsed) {
       const std::string first = setting.secret ? "another value" : "'" + value_text(setting, resolved.value) + "'";
       const std::string second = setting.secret ? "this one" : "'" + value_text(setting, *parsed) + "'";
@@ -251,6 +259,19 @@ std::optional<double> Settings::optional_seconds(std::string_view key) const {
 std::optional<std::string> Settings::optional_text(std::string_view key) const {
   const auto* value = std::get_if<std::string>(&at(key).value);
   return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
+std::vector<std::string> Settings::list(std::string_view key) const {
+  STERLING_CHECK(at(key).setting->repeatable);
+  std::vector<std::string> values;
+  const auto text = optional_text(key);
+  if (!text) return values;
+  for (std::size_t begin = 0; begin <= text->size();) {
+    const std::size_t end = std::min(text->find(kListSeparator, begin), text->size());
+    values.push_back(text->substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return values;
 }
 
 Expected<Settings> resolve(const Schema& schema, const Sources& sources) {

@@ -53,6 +53,7 @@ class Settings {
   std::optional<std::int64_t> optional_integer(std::string_view key) const;
   std::optional<double> optional_seconds(std::string_view key) const;
   std::optional<std::string> optional_text(std::string_view key) const;
+  std::vector<std::string> list(std::string_view key) const;  // of a repeatable text, in the order given
 
   // Variables that look like ours and are none ("STERLING_PROT: no such setting; nearest: STERLING_PORT"). No errors: other
   // programs may own the name.

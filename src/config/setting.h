@@ -59,6 +59,7 @@ struct Setting {
   std::array<Alias, 5> aliases = {};
 
   bool positional = false;  // also the one argument without a flag
+  bool repeatable = false;  // a text; the flag may be given several times, Settings::list() has all values
   bool secret = false;      // never printed
   bool reloadable = false;  // may change without a restart
 };
