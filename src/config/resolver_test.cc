@@ -195,6 +195,22 @@ TEST(Resolver, OneSettingTwice) {
               HasSubstr("max_model_len is given twice: '10' by -c, then '20' by --max-model-len"));
 }
 
+TEST(Resolver, RepeatableTexts) {
+  static constexpr std::array kRows{Setting{.key = "include", .repeatable = true}, Setting{.key = "name"}};
+  const Schema schema{.command = "pull", .settings = kRows};
+  const std::vector<std::string> args{"--include", "*.json", "--include=a b", "--include", "*.json"};
+  const auto settings = resolve(schema, {args, {}, {}});
+  ASSERT_TRUE(settings.ok());
+  EXPECT_EQ(settings->list("include"), (std::vector<std::string>{"*.json", "a b", "*.json"}));
+  // A stronger source replaces what a weaker one said.
+  const std::vector<std::pair<std::string, std::string>> environment{{"STERLING_INCLUDE", "x"}};
+  EXPECT_EQ(resolve(schema, {args, environment, {}})->list("include").size(), 3u);
+  EXPECT_EQ(resolve(schema, {{}, environment, {}})->list("include"), std::vector<std::string>{"x"});
+  EXPECT_TRUE(resolve(schema, {{}, {}, {}})->list("include").empty());
+  const std::vector<std::string> twice{"--name", "a", "--name", "b"};
+  EXPECT_FALSE(resolve(schema, {twice, {}, {}}).ok());
+}
+
 TEST(Resolver, SecretsStayOutOfMessages) {
   const Error error = bad({.args = {"--api-key", "hunter2", "--api-key", "hunter3"}});
   EXPECT_THAT(error.message, Not(HasSubstr("hunter")));

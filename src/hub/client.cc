@@ -131,7 +131,8 @@ Error Client::explain(const HttpReply& reply, std::string_view body, const std::
   if (said.empty() && body.size() < 300 && formats::is_valid_utf8(body)) said = std::string(body);
   said = redacted(formats::quote(said));
   if (said == "\"\"") said = "no reason";
-  const std::string page = fmt::format("{}/{}", shown_url(options_.endpoint), repo_.text());
+  std::string page = shown_url(options_.endpoint);
+  page += (page.ends_with('/') ? "" : "/") + repo_.text();
   const std::string head = fmt::format("{}: the hub answers {}", what, reply.status);
   const bool has_token = !options_.token.empty();
   if (code == "GatedRepo" || (reply.status == 403 && has_token)) {
