@@ -11,14 +11,14 @@ namespace sterling::hub {
 
 // The variables as they stand; cli/ reads them. An empty one counts as not set. "~" and "$NAME" in paths have been replaced.
 struct Environment {
-  std::string home;                   // HOME
-  std::string xdg_cache_home;         // XDG_CACHE_HOME
-  std::string hf_home;                // HF_HOME
-  std::string hf_hub_cache;           // HF_HUB_CACHE
-  std::string huggingface_hub_cache;  // HUGGINGFACE_HUB_CACHE, the old name
-  std::string hf_endpoint;            // HF_ENDPOINT
-  std::string hf_token_path;          // HF_TOKEN_PATH
-  std::string hf_hub_offline;         // HF_HUB_OFFLINE
+  std::string home = {};                   // HOME
+  std::string xdg_cache_home = {};         // XDG_CACHE_HOME
+  std::string hf_home = {};                // HF_HOME
+  std::string hf_hub_cache = {};           // HF_HUB_CACHE
+  std::string huggingface_hub_cache = {};  // HUGGINGFACE_HUB_CACHE, the old name
+  std::string hf_endpoint = {};            // HF_ENDPOINT
+  std::string hf_token_path = {};          // HF_TOKEN_PATH
+  std::string hf_hub_offline = {};         // HF_HUB_OFFLINE
 };
 
 struct Locations {
