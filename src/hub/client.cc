@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxRedirects = 10;
 constexpr int kMaxPages = 10'000;
-constexpr std::size_t kMaxBody = std::size_t{128} << 20;
+constexpr std::size_t kMaxBody = std::size_t{64} << 20;
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -196,6 +196,13 @@ std::optional<Error> Client::wait_or_give_up(const HttpOutcome& outcome, std::st
     final_error = explain(outcome.reply, body, what);
     if (!is_passing(outcome.reply.status)) return final_error;
     reason = fmt::format("the hub answers {}", outcome.reply.status);
+  } else if (outcome.transport == Transport::kUntrusted || outcome.transport == Transport::kImpossible) {
+    const char* help =
+        outcome.transport == Transport::kUntrusted
+            ? "; trusted are the certificates of the system, or those in the file that SSL_CERT_FILE names"
+            : "";
+    return make_error(ErrorCode::kUnavailable,
+                      fmt::format("{}: {} ({}){}", what, reason, shown_url(options_.endpoint), help));
   } else {
     if (outcome.transport == Transport::kStalled) {
       reason = fmt::format("no byte for {} s", static_cast<double>(options_.http.stall_timeout.count()) / 1000.0);
@@ -204,7 +211,6 @@ std::optional<Error> Client::wait_or_give_up(const HttpOutcome& outcome, std::st
         make_error(ErrorCode::kUnavailable,
                    fmt::format("{}: {} ({}); what has arrived is kept, and the same command goes on from there", what,
                                reason, shown_url(options_.endpoint)));
-    if (outcome.transport == Transport::kImpossible) return final_error;
   }
   const auto wait_time = retries.after_failure();
   if (!wait_time) {

@@ -96,7 +96,7 @@ Transport transport_of(CURLcode code, const Transfer& transfer) {
     case CURLE_SSL_CONNECT_ERROR: return Transport::kUnreachable;
     case CURLE_OPERATION_TIMEDOUT: return Transport::kUnreachable;  // only connecting has a limit of its own
     case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CACERT_BADFILE: return Transport::kUntrusted;
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_URL_MALFORMAT:
     case CURLE_OUT_OF_MEMORY: return Transport::kImpossible;

@@ -43,7 +43,8 @@ enum class Transport {
   kStalled,      // no byte for the stall timeout
   kStopped,      // `stopped` said so
   kRefused,      // a callback returned an error
-  kImpossible,   // retrying can't help: a bad certificate, a protocol that is none
+  kUntrusted,    // the server's certificate
+  kImpossible,   // retrying can't help: no memory, an address that is none
 };
 
 struct HttpOutcome {

@@ -14,8 +14,8 @@ namespace {
 
 namespace json = boost::json;
 
-// A revision of a thousand shards takes 100 KB; the largest data sets stay below 100 MB.
-constexpr formats::JsonLimits kLimits{.max_bytes = std::size_t{128} << 20, .max_depth = 32};
+// A revision of a thousand shards takes 100 KB, one of kMaxFiles some 40 MB.
+constexpr formats::JsonLimits kLimits{.max_bytes = std::size_t{64} << 20, .max_depth = 32};
 
 Error wrong(std::string_view source, std::string_view where, std::string_view expected, const json::value* found) {
   return make_error(ErrorCode::kCorrupt,

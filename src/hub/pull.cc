@@ -131,7 +131,6 @@ class Pull {
       std::int64_t has = complete ? *there : cache_.incomplete_size(blob).value_or(0);
       if (wanted.size && has > *wanted.size) has = 0;  // no beginning of it: it will be thrown away
       if (!complete) {
-        report_.bytes_missing += wanted.size.value_or(0);
         needed += std::max<std::int64_t>(0, wanted.size.value_or(0) - has);
       }
       if (!complete) incomplete.insert(blob);
@@ -142,6 +141,7 @@ class Pull {
       file.result.state = options_.dry_run ? PullState::kMissing : PullState::kDownloaded;
     }
     std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.paths.front() < b.paths.front(); });
+    report_.bytes_missing = needed;
     if (options_.dry_run || needed == 0) return all;
     auto available = free_bytes(options_.cache);
     if (!available) return available.error();

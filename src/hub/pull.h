@@ -50,7 +50,7 @@ struct PullReport {
   std::filesystem::path snapshot;
   std::vector<PulledFile> files;    // in the order of their paths
   std::int64_t bytes_total = 0;     // of the chosen files
-  std::int64_t bytes_missing = 0;   // not there when the pull began
+  std::int64_t bytes_missing = 0;   // of them, what was not there when the pull began
   std::int64_t bytes_received = 0;  // over the network
 };
 

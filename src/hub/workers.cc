@@ -118,8 +118,11 @@ std::optional<Fetcher::Task> Fetcher::task_of(Job& job, int most_workers) {
       job.announced = true;
       return std::nullopt;
     }
-    // A lock that can't be taken at all comes up again as the folder's error when the blob is opened.
-    if (lock.ok()) job.lock = std::move(*lock);
+    if (lock.ok()) {
+      job.lock = std::move(*lock);
+    } else {
+      job.lock_fault = lock.error();
+    }
     job.phase = Phase::kOpening;
     return Task{&job, nullptr};
   }
@@ -150,6 +153,7 @@ std::optional<Fetcher::Task> Fetcher::next_task(bool* finished) {
 }
 
 Status Fetcher::open(Job& job) {
+  if (!job.lock_fault) return job.lock_fault;
   const WantedBlob& wanted = job.download.wanted();
   const auto there = cache_.blob_size(wanted.blob);
   if (there && (!wanted.size || *there == *wanted.size)) {  // the other process was faster

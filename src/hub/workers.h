@@ -52,6 +52,7 @@ class Fetcher {
     bool retried = false;    // its bytes were wrong once and are fetched anew
     bool announced = false;  // that another process has it
     FileDescriptor lock;
+    Status lock_fault;
     BlobDownload download;
   };
   struct Task {

@@ -12,7 +12,6 @@ import json
 import re
 import socket
 import threading
-import time
 import urllib.parse
 from dataclasses import dataclass, field
 
@@ -149,7 +148,9 @@ class Repo:
 class Hub:
     token = "hf_ThisIsASecretOfTheTests"
 
-    def __init__(self):
+    def __init__(self, tls=None):
+        """`tls`: server-side ssl contexts by server name; the others speak plain HTTP."""
+        self.tls = tls or {}
         self.repos, self.requests, self.faults = {}, [], []
         self.released = threading.Event()
         self.lock = threading.Lock()
@@ -159,6 +160,8 @@ class Hub:
         for name in ("hub", "store"):
             handler = type("Handler", (Handler,), {"hub": self, "name": name})
             server = Server(("127.0.0.1", 0), handler)
+            if name in self.tls:
+                server.socket = self.tls[name].wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
             self.servers[name] = server
 
@@ -172,7 +175,7 @@ class Hub:
             server.server_close()
 
     def url(self, name="hub"):
-        return f"http://127.0.0.1:{self.servers[name].server_address[1]}"
+        return f"{'https' if name in self.tls else 'http'}://127.0.0.1:{self.servers[name].server_address[1]}"
 
     def add(self, name, files, **more):
         commit = more.pop("commit", None) or hashlib.sha1(repr(sorted(files.items())).encode()).hexdigest()

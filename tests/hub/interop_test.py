@@ -28,7 +28,7 @@ class InteropTest(unittest.TestCase):
         self.home = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.cache = self.home / "hub"
         self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "XDG_")) and "proxy" not in name.lower()
+            name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "XDG_", "SSL_")) and not name.lower().endswith(("proxy", "_bundle"))
         }
         self.environment.update(
             HF_HOME=str(self.home), HF_ENDPOINT=self.hub.url(), HOME=str(self.home), HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_DISABLE_PROGRESS_BARS="1"

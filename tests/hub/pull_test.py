@@ -5,12 +5,13 @@
 """
 
 import argparse
-import hashlib
 import json
 import os
 import pathlib
 import random
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ class PullTest(unittest.TestCase):
         self.cache = self.home / "hub"
         self.repo = self.cache / "models--org--name"
         self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "XDG_")) and "proxy" not in name.lower()
+            name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING", "XDG_", "SSL_")) and not name.lower().endswith(("proxy", "_bundle"))
         }
         self.environment.update(HF_HOME=str(self.home), HF_ENDPOINT=self.hub.url(), HOME=str(self.home))
 
@@ -279,6 +280,42 @@ class Access(PullTest):
         error = json.loads(done.stdout)["error"]
         self.assertEqual(error["code"], "permission_denied")
         self.assertIn("org/name", error["message"])
+
+
+class Encrypted(PullTest):
+    """TLS with a certificate that only the test trusts."""
+
+    def setUp(self):
+        super().setUp()
+        if shutil.which("openssl") is None:
+            self.skipTest("the program openssl, which makes the certificate, is not installed")
+        self.certificate, key = self.home / "cert.pem", self.home / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=hub",
+             "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(self.certificate)],
+            check=True, capture_output=True)  # fmt: skip
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, key)
+
+    def start(self, *names):
+        self.hub = self.enterContext(Hub({name: self.context for name in names}))
+        self.environment.update(HF_ENDPOINT=self.hub.url())
+        return self.add(private=True)
+
+    def test_trusted(self):
+        repo = self.start("hub", "store")
+        self.pull(HF_TOKEN=Hub.token, SSL_CERT_FILE=str(self.certificate))
+        self.complete(self.files, repo.commit)
+
+    def test_unknown_certificate(self):
+        self.start("hub", "store")
+        self.fails(HF_TOKEN=Hub.token, says=["certificate", "SSL_CERT_FILE"])
+        self.assertEqual(self.hub.requests, [])
+
+    def test_redirect_out_of_tls(self):
+        self.start("hub")
+        self.fails(HF_TOKEN=Hub.token, SSL_CERT_FILE=str(self.certificate), says=["from https to http://127.0.0.1"])
+        self.assertEqual(self.hub.asked("GET", "", "store"), [])
 
 
 class Network(PullTest):
