@@ -317,7 +317,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         headers = self.file_headers(repo, data)
         if isinstance(data, Large):
             where = f"{self.hub.url('store')}/{blob_hash(data)}/{path}?X-Amz-Signature=secret-of-the-store"
-            headers.update({"X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(len(data)), "Location": where})
+            headers.update({"ETag": '"etag-of-the-redirect"', "X-Linked-Etag": headers["ETag"], "X-Linked-Size": str(len(data)), "Location": where})
             headers.update(self.hub.redirect_headers)
             act = self.hub.take_fault("hub", self.command, self.path)
             if act and act(self, data=b"", start=0, headers=headers, code=302):

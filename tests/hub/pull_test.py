@@ -558,7 +558,9 @@ class Lies(PullTest):
         repo = self.add()
         (self.repo / "blobs").mkdir(parents=True)
         (self.repo / "blobs" / blob_hash(self.files["model.safetensors"])).write_bytes(b"short")
-        self.pull()
+        document = json.loads(self.pull("--json").stdout)
+        self.assertEqual({f["state"] for f in document["files"]}, {"downloaded"})
+        self.assertEqual(document["bytes"]["missing"], sum(map(len, self.files.values())))
         self.complete(self.files, repo.commit)
 
     def test_server_without_ranges(self):
@@ -586,6 +588,14 @@ class Lies(PullTest):
         (self.repo / "blobs" / f"{blob_hash(data)}.incomplete").write_bytes(data[:1000])
         self.hub.fault("GET", "", hub_server.replaced(data[500:], Content_Range="bytes 500-299999/300000"), server="store")
         self.fails(says=["asked for bytes from 1000", "bytes 500-299999/300000"])
+
+    def test_range_of_another_file(self):
+        self.add()
+        data = self.files["model.safetensors"]
+        (self.repo / "blobs").mkdir(parents=True)
+        (self.repo / "blobs" / f"{blob_hash(data)}.incomplete").write_bytes(data[:1000])
+        self.hub.fault("GET", "", hub_server.replaced(data[1000:], Content_Range="bytes 1000-299999/400000"), server="store")
+        self.fails(says=["has 400000 bytes", "says 300000"])
 
     def test_range_not_satisfiable(self):
         self.add()
