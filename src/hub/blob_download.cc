@@ -38,6 +38,8 @@ Status BlobDownload::receive(Part& part, std::string_view bytes) {
   part.received += static_cast<std::int64_t>(bytes.size());
   position_ += static_cast<std::int64_t>(bytes.size());
   if (parts_.front().get() != &part) {
+    // All at once: growing by doubling would take up to twice the memory that was promised.
+    if (part.parked.empty() && part.end) part.parked.reserve(static_cast<std::size_t>(*part.end - part.begin));
     part.parked.append(bytes);
     return {};
   }

@@ -330,7 +330,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def send_file(self, data, headers=None):
         if data is None:
             return self.answer(404, {}, b"")
-        self.whole = bytes(data)
+        self.whole = data
         headers = {"Accept-Ranges": "bytes", **(headers or {"ETag": '"etag-of-the-store"'})}
         code, start, part = 200, 0, self.whole
         if match := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):

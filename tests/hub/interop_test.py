@@ -11,10 +11,13 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 import hub_server
 from hub_server import Hub, Large, blob_hash
@@ -180,9 +183,9 @@ class Patterns(InteropTest):
         fixed = [("*",), ("*.json",), ("d/",), ("d/*", "!*"), ("[ab]",), ("[!ab]",), ("[]]",), ("[]a-]*",), ("[a-c]*",), ("[c-a]",), ("[",), ("[]",), ("[!]",),
                  ("[!]]",), ("*[x*",), ("?",), ("??",), ("\u00e9*",), ("?.txt",), ("[\u00e0-\u00ff]*",), ("d/?.json",), ("**/*.json",), ("[[]x[]]",), ("[-a]",), ("[a-]",),
                  ("model-0000[1]-*", "*.bin"), ("*-*-*",), ("d\\*",), ("[^a]*",), ("c^d",), ("[!-~]",), ("[--0]*",), ("[a-a-c]*",), ("[*]",), ("q[?]",)]  # fmt: skip
-        random = __import__("random").Random(7)
+        choose = random.Random(7)
         while len(fixed) < 70:
-            fixed.append(tuple("".join(random.choice("ab*?[]!-./djx^") for _ in range(random.randint(1, 7))) for _ in range(random.randint(1, 2))))
+            fixed.append(tuple("".join(choose.choice("ab*?[]!-./djx^") for _ in range(choose.randint(1, 7))) for _ in range(choose.randint(1, 2))))
         cases = [(list(p), list(fixed[-i - 1])) if i % 3 == 0 else (list(p), []) for i, p in enumerate(fixed)]
         expected = self.run_theirs(
             f"from huggingface_hub.utils import filter_repo_objects as f\nnames, cases = json.loads({json.dumps([names, cases])!r})\n"
@@ -248,6 +251,26 @@ class Resolution(InteropTest):
         for command in (["serve", "org/absent", "--port", "0"], ["chat", "org/absent", "--ask", "x"]):
             error = self.run_ours(*command, code=1).stderr
             self.assertIn("`sterling pull org/absent`", error)
+
+
+    def test_served_under_its_id(self):
+        self.run_ours("pull", "org/name")
+        process = subprocess.Popen([BINARY, "serve", "org/name", "--port", "0"], env=self.environment, stderr=subprocess.PIPE, text=True)
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if found := re.search(r"ready address=(\S+) model=(\S+)", line):
+                    break
+            else:
+                self.fail("".join(lines))
+            self.assertEqual(found[2], "org/name")
+            self.assertIn(f"snapshots/{self.model.commit}", "".join(lines))
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(found[1] + "/v1/models", timeout=30) as answer:
+                self.assertEqual([m["id"] for m in json.load(answer)["data"]], ["org/name"])
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
 
 
 def main():
