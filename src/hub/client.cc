@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "formats/message.h"
+#include "hub/digest.h"
 
 namespace sterling::hub {
 namespace {
@@ -26,11 +27,29 @@ HttpOutcome refused(Error error) {
   return outcome;
 }
 
+bool is_unknown_method(int status) {
+  return status == 405 || status == 501;
+}
+
 std::optional<std::int64_t> parse_size(const std::string* text) {
   if (text == nullptr) return std::nullopt;
   HttpReply one;
   one.headers.emplace_back("content-length", *text);
   return one.content_length();
+}
+
+// What to do about a door that is shut.
+std::string way_in(bool gated, bool has_token, const std::string& page) {
+  if (gated && has_token) {
+    return fmt::format(
+        "this token has no access; if the model is gated, accept its conditions at {}, and give the token "
+        "the right to read gated models",
+        page);
+  }
+  if (gated) return fmt::format("access is gated; accept the conditions at {} and set HF_TOKEN", page);
+  if (has_token)
+    return "the token is not accepted (expired, revoked, or of another hub); check HF_TOKEN or the token file";
+  return "the model is private, gated, or does not exist; check its name, or set HF_TOKEN to a token that may read it";
 }
 
 }  // namespace
@@ -135,29 +154,12 @@ Error Client::explain(const HttpReply& reply, std::string_view body, const std::
   page += (page.ends_with('/') ? "" : "/") + repo_.text();
   const std::string head = fmt::format("{}: the hub answers {}", what, reply.status);
   const bool has_token = !options_.token.empty();
-  if (code == "GatedRepo" || (reply.status == 403 && has_token)) {
-    return make_error(
-        ErrorCode::kPermission,
-        has_token
-            ? fmt::format(
-                  "{} ({}): this token has no access; if the model is gated, accept its conditions at {}, and give "
-                  "the token the right to read gated models",
-                  head, said, page)
-            : fmt::format("{} ({}): access is gated; accept the conditions at {} and set HF_TOKEN", head, said, page),
-        repo_.text());
+  const bool gated = code == "GatedRepo" || (reply.status == 403 && has_token);
+  if (gated || reply.status == 401 || reply.status == 403) {
+    return make_error(ErrorCode::kPermission, fmt::format("{} ({}): {}", head, said, way_in(gated, has_token, page)),
+                      repo_.text());
   }
   switch (reply.status) {
-    case 401:
-    case 403:
-      return make_error(
-          ErrorCode::kPermission,
-          has_token ? fmt::format("{} ({}): the token is not accepted (expired, revoked, or of another hub); check "
-                                  "HF_TOKEN or the token file",
-                                  head, said)
-                    : fmt::format("{} ({}): the model is private, gated, or does not exist; check its name, or set "
-                                  "HF_TOKEN to a token that may read it",
-                                  head, said),
-          repo_.text());
     case 404:
       if (code == "RevisionNotFound") {
         return make_error(ErrorCode::kNotFound,
@@ -267,6 +269,9 @@ Expected<RevisionInfo> Client::list(HttpSession& session, const std::string& rev
   HttpReply reply;
   const std::string what = fmt::format("{}@{}", repo_.text(), revision);
   auto text = get(session, fmt::format("{}/revision/{}", api, percent_encode(revision)), what, &reply);
+  if (!text && revision == "main" && reply.status == 404 && reply.header("x-error-code") == nullptr) {
+    text = get(session, api, what, &reply);  // a mirror that only knows each model's newest revision
+  }
   if (!text) return text.error();
   auto info = parse_revision(*text, shown_url(api));
   if (!info) return info.error();
@@ -277,7 +282,7 @@ Expected<RevisionInfo> Client::list(HttpSession& session, const std::string& rev
     text = get(session, url, what + " (list of files)", &reply);
     if (!text) {
       // A mirror may lack the tree; the names are known, and each file tells its size itself.
-      const bool lacks = page == 0 && (reply.status == 404 || reply.status == 405 || reply.status == 501);
+      const bool lacks = page == 0 && (reply.status == 404 || is_unknown_method(reply.status));
       if (lacks && text.error().code != ErrorCode::kCancelled) return info;
       return text.error();
     }
@@ -325,6 +330,10 @@ Expected<FileFacts> Client::head(HttpSession& session, const std::string& commit
     };
     const HttpOutcome outcome = send(session, std::move(call), nullptr, enough);
     const bool answered = outcome.transport == Transport::kOk && (outcome.reply.status == 200 || !hub.headers.empty());
+    if (!answered && outcome.transport == Transport::kOk && is_unknown_method(outcome.reply.status) && file.size &&
+        hash_kind(file.hash)) {
+      return FileFacts{file.hash, file.size};  // a plain file server; the list said it all
+    }
     if (!answered) {
       if (auto error = wait_or_give_up(outcome, {}, what, retries)) return *error;
       continue;
@@ -333,31 +342,36 @@ Expected<FileFacts> Client::head(HttpSession& session, const std::string& commit
       return make_error(ErrorCode::kCorrupt, fmt::format("{}: asked for commit {}, the hub answers with {}", what,
                                                          commit, formats::quote(*moved)));
     }
-    const HttpReply& reply = hub.headers.empty() ? outcome.reply : hub;
-    const std::string* etag = reply.header("x-linked-etag");
-    if (etag == nullptr) etag = reply.header("etag");
-    if (etag == nullptr) {
-      return make_error(ErrorCode::kCorrupt,
-                        fmt::format("{}: the hub sends no ETag; without it nothing can be checked or stored "
-                                    "(HF_ENDPOINT is {})",
-                                    what, shown_url(options_.endpoint)));
-    }
-    auto blob = blob_name(*etag);
-    if (!blob) return make_error(ErrorCode::kCorrupt, fmt::format("{}: {}", what, blob.error().message));
-    FileFacts facts{std::move(*blob), parse_size(reply.header("x-linked-size"))};
-    if (!facts.size && outcome.reply.status == 200) facts.size = outcome.reply.content_length();
-    if (facts.size && file.size && *facts.size != *file.size) {
-      return make_error(ErrorCode::kCorrupt,
-                        fmt::format("{}: the hub gives two sizes, {} in its list and {} for the file", what, *file.size,
-                                    *facts.size));
-    }
-    if (!facts.size) facts.size = file.size;
-    if (facts.size && *facts.size > kMaxFileBytes) {
-      return make_error(ErrorCode::kCorrupt, fmt::format("{}: a size of {} bytes; at most {} are accepted", what,
-                                                         *facts.size, kMaxFileBytes));
-    }
-    return facts;
+    return facts_of(hub.headers.empty() ? outcome.reply : hub, outcome.reply, file, what);
   }
+}
+
+// `named` is the reply that names the blob, `last` the one at the end of the redirects.
+Expected<FileFacts> Client::facts_of(const HttpReply& named, const HttpReply& last, const ListedFile& file,
+                                     const std::string& what) const {
+  const std::string* etag = named.header("x-linked-etag");
+  if (etag == nullptr) etag = named.header("etag");
+  if (etag == nullptr) {
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("{}: the hub sends no ETag; without it nothing can be checked or stored "
+                                  "(HF_ENDPOINT is {})",
+                                  what, shown_url(options_.endpoint)));
+  }
+  auto blob = blob_name(*etag);
+  if (!blob) return make_error(ErrorCode::kCorrupt, fmt::format("{}: {}", what, blob.error().message));
+  FileFacts facts{std::move(*blob), parse_size(named.header("x-linked-size"))};
+  if (!facts.size && last.status == 200) facts.size = last.content_length();
+  if (facts.size && file.size && *facts.size != *file.size) {
+    return make_error(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: the hub gives two sizes, {} in its list and {} for the file", what, *file.size, *facts.size));
+  }
+  if (!facts.size) facts.size = file.size;
+  if (facts.size && *facts.size > kMaxFileBytes) {
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("{}: a size of {} bytes; at most {} are accepted", what, *facts.size, kMaxFileBytes));
+  }
+  return facts;
 }
 
 }  // namespace sterling::hub

@@ -72,6 +72,8 @@ class Client {
 
  private:
   Expected<std::string> get(HttpSession& session, const std::string& url, const std::string& what, HttpReply* reply);
+  Expected<FileFacts> facts_of(const HttpReply& named, const HttpReply& last, const ListedFile& file,
+                               const std::string& what) const;
   std::string redacted(std::string text) const;
 
   ClientOptions options_;

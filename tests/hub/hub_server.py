@@ -248,6 +248,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send_file(hub.store_data(path))
         if match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/(.+)", urllib.parse.unquote(path)):
             return self.api(*match.groups(), urllib.parse.parse_qs(query))
+        if re.fullmatch(r"/api/models/[^/]+/[^/]+", path) and (act := self.hub.take_fault(self.name, self.command, path)):
+            if act(self, data=b"", start=0, headers={}, code=200):
+                return None
         if match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             return self.resolve(*match.groups())
         if match := re.fullmatch(r"/cached/([^/]+/[^/]+)/([0-9a-f]{40})/(.+)", path):

@@ -183,6 +183,15 @@ class Plain(PullTest):
         self.pull()
         self.complete(self.files, repo.commit)
 
+    def test_mirror_with_less(self):
+        repo = self.add()
+        self.hub.fault("HEAD", "", hub_server.status(501))
+        self.hub.fault("GET", "/revision/", hub_server.status(404))
+        model = {"sha": repo.commit, "siblings": [{"rfilename": path} for path in self.files]}
+        self.hub.fault("GET", "/api/models/org/name", lambda handler, **_: handler.path.endswith("/name") and (handler.send_json(model) or True))
+        self.pull()
+        self.complete(self.files, repo.commit)
+
     def test_relative_redirects(self):
         self.hub.relative_redirects = True
         repo = self.add(private=True)
