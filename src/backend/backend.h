@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "plan/memory.h"
+#include "quant/stored_weight.h"
 #include "spec/model_spec.h"
 #include "tensor/batch_view.h"
 #include "tensor/tensor_view.h"
@@ -57,6 +58,10 @@ struct RowSelection {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
+
+// What a product multiplies with its weights: activations rounded to BF16 (under Compute::kBf16), or unrounded FP32 (the router and
+// the shared expert's gate, whose outputs decide or scale everything behind them).
+enum class ProductInput { kActivation, kFp32 };
 
 enum class VectorTransform {
   kNone,
@@ -105,9 +110,9 @@ class Backend {
 
   // ---- loading. Sources are checkpoint views; they are not referenced afterwards. kCorrupt names tensor and element of the
   // first NaN or infinity.
-  // weight [n, k]: y = x · weightᵀ (+ bias [n]). `bias` may be null.
-  virtual Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias,
-                                         const RowSelection& rows) = 0;
+  // weight [n, k], checked (quant/stored_weight.h): y = x · weightᵀ (+ bias [n]). `bias` may be null.
+  virtual Expected<LinearId> load_linear(const quant::StoredWeight& weight, const TensorView* bias,
+                                         const RowSelection& rows, ProductInput input) = 0;
   virtual Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) = 0;
   // [channels, 1, kernel] of a causal depthwise convolution.
   virtual Expected<VectorId> load_conv(const TensorView& weight) = 0;

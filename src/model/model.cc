@@ -60,18 +60,66 @@ std::int64_t total_bytes(const formats::Checkpoint& checkpoint) {
   return bytes;
 }
 
+// Elements of FP8 block scales, where the configuration names them.
+void read_block_size(const boost::json::object& config, WeightBinder& binder) {
+  const auto* section = config.if_contains("quantization_config");
+  if (section == nullptr || !section->is_object()) {
+    const auto* text = config.if_contains("text_config");
+    if (text != nullptr && text->is_object()) section = text->get_object().if_contains("quantization_config");
+  }
+  if (section == nullptr || !section->is_object()) return;
+  const auto* size = section->get_object().if_contains("weight_block_size");
+  if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return;
+  const auto extent = [&](std::size_t i) -> std::int64_t {
+    const auto& value = size->get_array()[i];
+    return value.is_int64() && value.get_int64() >= 1 && value.get_int64() <= 65536 ? value.get_int64() : 128;
+  };
+  binder.set_block(extent(0), extent(1));
+}
+
+// One run over headers: what load() does before it touches weights.
+Expected<SpecResult> examine(const formats::Checkpoint& checkpoint, Examination& examination) {
+  auto result = read_spec(checkpoint);
+  if (!result) {
+    examination.problems.push_back({"config", result.error()});
+    return result.error();
+  }
+  examination.spec = result->spec;
+  if (!checkpoint.weights_present()) return result;
+  WeightBinder binder(checkpoint);
+  read_block_size(checkpoint.config(), binder);
+  bind_all(*result, binder, {});
+  Status status = binder.finish();
+  examination.problems = binder.problems();
+  examination.skipped = binder.skipped();
+  examination.bound = binder.bound();
+  if (!status) return status.error();
+  return result;
+}
+
 }  // namespace
 
 Expected<CheckResult> check(const formats::Checkpoint& checkpoint) {
-  auto result = read_spec(checkpoint);
+  Examination examination;
+  auto result = examine(checkpoint, examination);
   if (!result) return result.error();
-  CheckResult checked{result->spec, {}};
-  if (!checkpoint.weights_present()) return checked;
-  WeightBinder binder(checkpoint);
-  bind_all(*result, binder, {});
-  if (Status status = binder.finish(); !status) return status.error();
-  checked.skipped = binder.skipped();
-  return checked;
+  return CheckResult{std::move(result->spec), std::move(examination.skipped), std::move(examination.bound)};
+}
+
+Examination examine(const formats::Checkpoint& checkpoint) {
+  Examination examination;
+  [[maybe_unused]] const auto result = examine(checkpoint, examination);
+  return examination;
+}
+
+Expected<std::vector<WeightBinder::Wanted>> list_tensors(const boost::json::object& config,
+                                                         std::string_view config_file) {
+  auto result = read_model_spec(config, config_file);
+  if (!result) return result.error();
+  std::vector<WeightBinder::Wanted> list;
+  WeightBinder binder(list);
+  result->architecture->bind(result->spec, binder, {});
+  return list;
 }
 
 Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoint, backend::Backend& backend,
@@ -82,9 +130,8 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
                                   checkpoint.path()));
   }
   // All names and shapes before the first byte of weights: an operator learns of a fault in milliseconds, not after a long load.
-  if (auto checked = check(checkpoint); !checked) return checked.error();
-
-  auto result = read_spec(checkpoint);
+  Examination examination;
+  auto result = examine(checkpoint, examination);
   if (!result) return result.error();
   std::unique_ptr<Model> model(new Model(backend, result->spec));
   backend::RopeId rope;
@@ -99,6 +146,7 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
     done += bytes;
     if (progress) progress(done, total);
   });
+  read_block_size(checkpoint.config(), binder);
   model->weights_ = bind_all(*result, binder, rope);
   if (Status status = binder.finish(); !status) return status.error();
   model->skipped_ = binder.skipped();

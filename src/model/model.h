@@ -3,9 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <boost/json.hpp>
 
 #include "backend/backend.h"
 #include "base/status.h"
@@ -33,10 +36,24 @@ class ForwardProbe {
 struct CheckResult {
   ModelSpec spec;
   std::vector<WeightBinder::Skipped> skipped;
+  std::vector<WeightBinder::BoundWeight> bound;
 };
 
 // Configuration and tensor names, shapes and types against the family: everything load() would refuse but the weights' contents.
 Expected<CheckResult> check(const formats::Checkpoint& checkpoint);
+
+// The same with every fault listed instead of the first alone; for inspection. `spec` is empty when the configuration itself is refused.
+struct Examination {
+  std::optional<ModelSpec> spec;
+  std::vector<WeightBinder::Problem> problems;  // none: load() can only fail on the weights' contents
+  std::vector<WeightBinder::Skipped> skipped;
+  std::vector<WeightBinder::BoundWeight> bound;
+};
+Examination examine(const formats::Checkpoint& checkpoint);
+
+// Every tensor that a configuration's model binds, with shapes, as if all weights were plain. kUnsupported: no such family.
+Expected<std::vector<WeightBinder::Wanted>> list_tensors(const boost::json::object& config,
+                                                         std::string_view config_file);
 
 // Bytes loaded so far, of all that will be.
 using LoadProgress = std::function<void(std::int64_t done, std::int64_t total)>;

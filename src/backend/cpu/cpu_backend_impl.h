@@ -18,10 +18,15 @@ namespace sterling::backend {
 
 enum class PanelType { kBf16, kFp32 };
 
+// How a product wants its input packed.
+enum class InputForm { kBf16, kFp32RoundedToBf16, kFp32 };
+constexpr std::size_t kInputForms = 3;
+
 // A weight matrix as panels (kernels/contract.h).
 struct PackedLinear {
   platform::AlignedBuffer panels;
   PanelType type = PanelType::kBf16;
+  InputForm input = InputForm::kBf16;
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t panel_bytes = 0;
@@ -56,7 +61,8 @@ class CpuBackend final : public Backend {
   }
   WeightFootprint weights() const override { return footprint_; }
 
-  Expected<LinearId> load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) override;
+  Expected<LinearId> load_linear(const quant::StoredWeight& weight, const TensorView* bias, const RowSelection& rows,
+                                 ProductInput input) override;
   Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) override;
   Expected<VectorId> load_conv(const TensorView& weight) override;
   Expected<EmbeddingId> load_embedding(const TensorView& table) override;
@@ -117,8 +123,11 @@ class CpuBackend final : public Backend {
 
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
-  Status store_panels(const TensorView& weight, const RowSelection& rows, PackedLinear& linear);
-  const void* pack_input(Matrix x, PanelType type);
+  Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
+  std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;
+  const void* pack_input(Matrix x, InputForm form);
+  // Runs the kernel that fits the weight's panels; fills in what `args` takes from the weight.
+  void run_gemm(const PackedLinear& w, kernels::GemmArgs args) const;
   Status configure_attention(const ModelSpec& spec);
   void collect_units(const AttentionSpec& spec);
   void pack_queries(const AttentionSpec& spec, const AttentionUnit& unit, Matrix q, const AttentionScratch& scratch);
@@ -141,10 +150,9 @@ class CpuBackend final : public Backend {
   KvPool kv_;
   StatePool states_;
   std::vector<platform::AlignedBuffer> activations_;
-  platform::AlignedBuffer packed_bf16_;
-  platform::AlignedBuffer packed_fp32_;
-  platform::AlignedBuffer conv_out_;  // [max_batch_tokens][conv channels]
-  platform::AlignedBuffer gates_;     // decay and beta, [2][max_batch_tokens][value_heads]
+  platform::AlignedBuffer packed_[kInputForms];  // a product's input, by form
+  platform::AlignedBuffer conv_out_;             // [max_batch_tokens][conv channels]
+  platform::AlignedBuffer gates_;                // decay and beta, [2][max_batch_tokens][value_heads]
   platform::AlignedBuffer attention_memory_;
   std::vector<AttentionScratch> attention_scratch_;  // per thread
   std::int32_t attention_rows_ = 0;                  // query rows of a unit at most

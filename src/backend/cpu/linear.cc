@@ -11,36 +11,49 @@ constexpr std::size_t kMaxWeights = 8;  // products that share one input: q, gat
 
 }  // namespace
 
-const void* CpuBackend::pack_input(Matrix x, PanelType type) {
+std::size_t CpuBackend::packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const {
+  const auto m = static_cast<int>(rows);
+  return form == InputForm::kBf16 ? kernels_.packed_x_bytes_bf16(m, static_cast<int>(k))
+                                  : kernels_.packed_x_bytes_f32(m, static_cast<int>(k));
+}
+
+const void* CpuBackend::pack_input(Matrix x, InputForm form) {
   const auto m = static_cast<int>(x.rows);
   const auto k = static_cast<int>(x.cols);
-  platform::AlignedBuffer& packed = type == PanelType::kBf16 ? packed_bf16_ : packed_fp32_;
-  const std::size_t needed =
-      type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k) : kernels_.packed_x_bytes_f32(m, k);
-  STERLING_CHECK(needed <= packed.size());
+  platform::AlignedBuffer& packed = packed_[static_cast<std::size_t>(form)];
+  STERLING_CHECK(packed_bytes(form, x.rows, x.cols) <= packed.size());
   const std::int64_t tile = kernels_.row_tile;
   parallel_rows((x.rows + tile - 1) / tile, x.cols * tile, [&](std::int64_t begin, std::int64_t end) {
     const auto row_begin = static_cast<int>(begin * tile);
     const auto row_end = static_cast<int>(std::min<std::int64_t>(end * tile, x.rows));
-    if (type == PanelType::kBf16) {
-      kernels_.pack_x_bf16(x.data, static_cast<std::size_t>(x.ld), m, k, row_begin, row_end, packed.data());
+    const auto ld = static_cast<std::size_t>(x.ld);
+    if (form == InputForm::kBf16) {
+      kernels_.pack_x_bf16(x.data, ld, m, k, row_begin, row_end, packed.data());
     } else {
-      kernels_.pack_x_f32(x.data, static_cast<std::size_t>(x.ld), m, k, row_begin, row_end, bf16(), packed.data());
+      kernels_.pack_x_f32(x.data, ld, m, k, row_begin, row_end, form == InputForm::kFp32RoundedToBf16, packed.data());
     }
   });
   return packed.data();
 }
 
+void CpuBackend::run_gemm(const PackedLinear& w, kernels::GemmArgs args) const {
+  args.w = w.panels.data();
+  args.k = static_cast<int>(w.k);
+  args.n = static_cast<int>(w.n);
+  args.bias = w.bias.empty() ? nullptr : w.bias.data();
+  w.type == PanelType::kBf16 ? kernels_.gemm_bf16(&args) : kernels_.gemm_f32(&args);
+}
+
 void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) {
   STERLING_CHECK(weights.size() == outs.size() && weights.size() <= kMaxWeights);
   if (x.rows == 0) return;
-  const void* packed[2] = {nullptr, nullptr};
+  const void* packed[kInputForms] = {};
   std::int64_t panels = 0;
   for (const LinearId id : weights) {
     const PackedLinear& w = linears_[static_cast<std::size_t>(id.index)];
     STERLING_CHECK(w.k == x.cols);
-    const auto type = static_cast<std::size_t>(w.type);
-    if (packed[type] == nullptr) packed[type] = pack_input(x, w.type);
+    const void*& input = packed[static_cast<std::size_t>(w.input)];
+    if (input == nullptr) input = pack_input(x, w.input);
     panels += w.panel_count();
   }
   // Few panels per task balance the threads, many keep the kernels' inner loops long; eight is what a one-row product interleaves.
@@ -67,21 +80,16 @@ void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<c
     const std::int64_t column = local / row_splits;
     const PackedLinear& w = linears_[static_cast<std::size_t>(weights[i].index)];
     kernels::GemmArgs args{};
-    args.x = packed[static_cast<std::size_t>(w.type)];
-    args.w = w.panels.data();
+    args.x = packed[static_cast<std::size_t>(w.input)];
     args.out = outs[i].data;
     args.ldo = static_cast<std::size_t>(outs[i].ld);
     args.m = static_cast<int>(x.rows);
-    args.k = static_cast<int>(w.k);
-    args.n = static_cast<int>(w.n);
     args.row_begin = static_cast<int>(std::min(x.rows, split * tiles_per_split * tile));
     args.row_end = static_cast<int>(std::min(x.rows, (split + 1) * tiles_per_split * tile));
     args.panel_begin = static_cast<int>(column * group);
     args.panel_end = static_cast<int>(std::min(w.panel_count(), (column + 1) * group));
-    args.bias = w.bias.empty() ? nullptr : w.bias.data();
     args.add = add;
-    if (args.row_begin >= args.row_end) return;
-    w.type == PanelType::kBf16 ? kernels_.gemm_bf16(&args) : kernels_.gemm_f32(&args);
+    if (args.row_begin < args.row_end) run_gemm(w, args);
   });
 }
 

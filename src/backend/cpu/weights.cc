@@ -58,7 +58,10 @@ std::string CpuBackend::description() const {
 }
 
 // Fills the panels of `linear` from the selected rows; each task packs one panel.
-Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& rows, PackedLinear& linear) {
+Status CpuBackend::store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear) {
+  const TensorView& weight = stored.codes;
+  auto decoder = quant::RowDecoder::make(stored);
+  if (!decoder) return decoder.error();
   const bool raw = linear.type == PanelType::kBf16;
   const std::int64_t k = linear.k;
   std::atomic<std::int64_t> bad{-1};
@@ -86,7 +89,7 @@ Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& ro
       for (std::int64_t row = 0; row < count; ++row) {
         const std::int64_t from = source_row(rows, begin + row);
         float* to = decoded[thread].data() + row * k;
-        if (!quant::decode_rows(weight, from, from + 1, to)) undecodable = true;
+        if (!decoder->decode(from, from + 1, to)) undecodable = true;
         const std::int64_t at = first_not_finite({to, static_cast<std::size_t>(k)});
         if (at >= 0) bad = from * k + at;
       }
@@ -94,17 +97,27 @@ Status CpuBackend::store_panels(const TensorView& weight, const RowSelection& ro
                               static_cast<int>(k), target);
     }
   });
-  if (undecodable) return quant::decode_rows(weight, 0, quant::row_shape(weight).rows, nullptr);
+  if (undecodable) {
+    return make_error(ErrorCode::kInternal, fmt::format("tensor {} was bound without being checked", weight.name),
+                      weight.name);
+  }
   if (bad >= 0) return not_finite(weight, bad);
   return {};
 }
 
-Expected<LinearId> CpuBackend::load_linear(const TensorView& weight, const TensorView* bias, const RowSelection& rows) {
+Expected<LinearId> CpuBackend::load_linear(const quant::StoredWeight& weight, const TensorView* bias,
+                                           const RowSelection& rows, ProductInput input) {
   PackedLinear linear;
-  linear.k = weight.shape[1];
-  linear.n = rows.period == 0 ? weight.shape[0] : weight.shape[0] / rows.period * (rows.end - rows.begin);
-  linear.type = bf16() && weight.dtype == DType::kBF16 && weight.interleaved_rope_heads == 0 ? PanelType::kBf16
-                                                                                             : PanelType::kFp32;
+  linear.k = weight.cols();
+  linear.n = rows.period == 0 ? weight.rows() : weight.rows() / rows.period * (rows.end - rows.begin);
+  const bool rounded = bf16() && input == ProductInput::kActivation;
+  const bool as_stored = weight.format == quant::WeightFormat::kPlain && weight.codes.dtype == DType::kBF16 &&
+                         weight.codes.interleaved_rope_heads == 0;
+  linear.type = rounded && as_stored ? PanelType::kBf16 : PanelType::kFp32;
+  linear.input = linear.type == PanelType::kBf16 ? InputForm::kBf16
+                 : rounded                       ? InputForm::kFp32RoundedToBf16
+                                                 : InputForm::kFp32;
+  if (Status status = quant::check_group_scales(weight, 0, weight.rows()); !status) return status.error();
   const std::int64_t pairs = (linear.k + 1) / 2;
   linear.panel_bytes = pairs * kernels::kLanes * 2 * (linear.type == PanelType::kBf16 ? 2 : 4);
   auto panels =
@@ -232,20 +245,16 @@ Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) 
     if (!gates) return gates.error();
     gates_ = std::move(*gates);
   }
-  std::size_t packed[2] = {0, 0};
+  std::size_t packed[kInputForms] = {};
   for (const PackedLinear& linear : linears_) {
-    const auto m = static_cast<int>(options.max_batch_tokens);
-    const auto k = static_cast<int>(linear.k);
-    const auto type = static_cast<std::size_t>(linear.type);
-    packed[type] = std::max(packed[type], linear.type == PanelType::kBf16 ? kernels_.packed_x_bytes_bf16(m, k)
-                                                                          : kernels_.packed_x_bytes_f32(m, k));
+    std::size_t& bytes = packed[static_cast<std::size_t>(linear.input)];
+    bytes = std::max(bytes, packed_bytes(linear.input, options.max_batch_tokens, linear.k));
   }
-  auto packed_bf16 = platform::AlignedBuffer::allocate(packed[0], "packed activations");
-  if (!packed_bf16) return packed_bf16.error();
-  packed_bf16_ = std::move(*packed_bf16);
-  auto packed_fp32 = platform::AlignedBuffer::allocate(packed[1], "packed activations");
-  if (!packed_fp32) return packed_fp32.error();
-  packed_fp32_ = std::move(*packed_fp32);
+  for (std::size_t form = 0; form < kInputForms; ++form) {
+    auto buffer = platform::AlignedBuffer::allocate(packed[form], "packed activations");
+    if (!buffer) return buffer.error();
+    packed_[form] = std::move(*buffer);
+  }
   for (Rope& rope : ropes_) {
     rope.cosines.resize(tokens * rope.inverse_frequencies.size());
     rope.sines.resize(tokens * rope.inverse_frequencies.size());
