@@ -2,6 +2,7 @@
 #include "quant/stored_weight.h"
 
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,7 +127,8 @@ TEST(StoredWeightTest, FaultsAreNamed) {
   EXPECT_NE(nan.error().message.find("m.weight_scale"), std::string::npos);
   EXPECT_NE(nan.error().message.find("[1, 0], which is NaN"), std::string::npos);
   EXPECT_FALSE(check_group_scales(with('\xb8'), 0, 2).ok());
-  for (const float bad : {0.0F, -1.0F, HUGE_VALF, std::nanf("")}) {
+  for (const float bad :
+       {0.0F, -1.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const Stored wrong = floats({bad});
     StoredWeight w = with('\x38');
     w.global_scale = wrong.view("m.weight_scale_2", DType::kF32, {});
