@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "text/textkit_call.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace sterling::text {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace sterling::text {
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "text/test_fixtures.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 namespace sterling::text {
 namespace {

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "base/utf8.h"
+
 namespace sterling::protocol::openai {
 namespace {
 
@@ -14,35 +16,6 @@ constexpr float kNever = -9999.0F;
 
 void write_logprob(JsonWriter& json, float logprob) {
   json.float_exact(std::isfinite(logprob) ? logprob : kNever);
-}
-
-// Well-formed UTF-8 without overlong forms and surrogates (RFC 3629).
-bool whole_characters(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto byte = [&](std::size_t k) { return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0U; };
-    const unsigned lead = byte(0);
-    std::size_t length = 1;
-    unsigned low = 0x80;
-    unsigned high = 0xBF;  // of the second byte
-    if (lead >= 0xC2 && lead <= 0xDF) {
-      length = 2;
-    } else if (lead >= 0xE0 && lead <= 0xEF) {
-      length = 3;
-      if (lead == 0xE0) low = 0xA0;
-      if (lead == 0xED) high = 0x9F;
-    } else if (lead >= 0xF0 && lead <= 0xF4) {
-      length = 4;
-      if (lead == 0xF0) low = 0x90;
-      if (lead == 0xF4) high = 0x8F;
-    } else if (lead >= 0x80) {
-      return false;
-    }
-    for (std::size_t k = 1; k < length; ++k) {
-      if (byte(k) < (k == 1 ? low : 0x80) || byte(k) > (k == 1 ? high : 0xBF)) return false;
-    }
-    i += length;
-  }
-  return true;
 }
 
 void write_alternative(JsonWriter& json, const serving::TokenAlternative& token) {
@@ -71,7 +44,7 @@ void write_top_object(JsonWriter& json, const serving::TokenLogprobs& entry) {
 }  // namespace
 
 std::string token_text(std::string_view bytes, std::string_view prefix) {
-  if (whole_characters(bytes)) return std::string(bytes);
+  if (utf8_valid_prefix(bytes) == bytes.size()) return std::string(bytes);
   std::string out(prefix);
   for (const char c : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
   return out;

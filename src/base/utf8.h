@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace sterling::text {
+namespace sterling {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
@@ -25,4 +25,4 @@ Utf8Step utf8_step(std::string_view bytes);
 // How many bytes from the start are whole valid characters.
 std::size_t utf8_valid_prefix(std::string_view bytes);
 
-}  // namespace sterling::text
+}  // namespace sterling

@@ -1,5 +1,5 @@
 // Against Python's bytes.decode('utf-8', errors='replace').
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 

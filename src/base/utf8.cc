@@ -1,8 +1,8 @@
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <cstdint>
 
-namespace sterling::text {
+namespace sterling {
 
 Utf8Step utf8_step(std::string_view bytes) {
   const auto at = [&](std::size_t i) { return static_cast<std::uint8_t>(bytes[i]); };
@@ -44,4 +44,4 @@ std::size_t utf8_valid_prefix(std::string_view bytes) {
   return at;
 }
 
-}  // namespace sterling::text
+}  // namespace sterling
