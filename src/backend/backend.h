@@ -113,6 +113,11 @@ class Backend {
   // weight [n, k], checked (quant/stored_weight.h): y = x · weightᵀ (+ bias [n]). `bias` may be null.
   virtual Expected<LinearId> load_linear(const quant::StoredWeight& weight, const TensorView* bias,
                                          const RowSelection& rows, ProductInput input) = 0;
+  // Room for many matrices in one piece of memory (the experts of a layer); their ids follow each other from the returned one. Each is
+  // then filled from the weight that it was reserved for, so that sources can be let go one by one.
+  virtual Expected<LinearId> reserve_linears(std::span<const quant::StoredWeight> weights, const RowSelection& rows,
+                                             ProductInput input) = 0;
+  virtual Status fill_linear(LinearId id, const quant::StoredWeight& weight, const RowSelection& rows) = 0;
   virtual Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) = 0;
   // [channels, 1, kernel] of a causal depthwise convolution.
   virtual Expected<VectorId> load_conv(const TensorView& weight) = 0;

@@ -24,7 +24,7 @@ constexpr std::size_t kInputForms = 3;
 
 // A weight matrix as panels (kernels/contract.h).
 struct PackedLinear {
-  platform::AlignedBuffer panels;
+  std::span<std::byte> panels;  // in weight_memory_, alone or with those of a layer's other experts
   PanelType type = PanelType::kBf16;
   InputForm input = InputForm::kBf16;
   std::int64_t n = 0;
@@ -63,6 +63,9 @@ class CpuBackend final : public Backend {
 
   Expected<LinearId> load_linear(const quant::StoredWeight& weight, const TensorView* bias, const RowSelection& rows,
                                  ProductInput input) override;
+  Expected<LinearId> reserve_linears(std::span<const quant::StoredWeight> weights, const RowSelection& rows,
+                                     ProductInput input) override;
+  Status fill_linear(LinearId id, const quant::StoredWeight& weight, const RowSelection& rows) override;
   Expected<VectorId> load_vector(const TensorView& vector, VectorTransform transform) override;
   Expected<VectorId> load_conv(const TensorView& weight) override;
   Expected<EmbeddingId> load_embedding(const TensorView& table) override;
@@ -123,6 +126,7 @@ class CpuBackend final : public Backend {
 
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
+  PackedLinear describe(const quant::StoredWeight& weight, const RowSelection& rows, ProductInput input) const;
   Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;
   const void* pack_input(Matrix x, InputForm form);
@@ -141,6 +145,7 @@ class CpuBackend final : public Backend {
   platform::ThreadPool& pool_;
   WeightFootprint footprint_;
 
+  std::vector<platform::AlignedBuffer> weight_memory_;
   std::vector<PackedLinear> linears_;
   std::vector<std::vector<float>> vectors_;
   std::vector<Embedding> embeddings_;

@@ -105,8 +105,9 @@ Status CpuBackend::store_panels(const quant::StoredWeight& stored, const RowSele
   return {};
 }
 
-Expected<LinearId> CpuBackend::load_linear(const quant::StoredWeight& weight, const TensorView* bias,
-                                           const RowSelection& rows, ProductInput input) {
+// What `weight` becomes: panels of which type and size, without memory yet.
+PackedLinear CpuBackend::describe(const quant::StoredWeight& weight, const RowSelection& rows,
+                                  ProductInput input) const {
   PackedLinear linear;
   linear.k = weight.cols();
   linear.n = rows.period == 0 ? weight.rows() : weight.rows() / rows.period * (rows.end - rows.begin);
@@ -117,26 +118,53 @@ Expected<LinearId> CpuBackend::load_linear(const quant::StoredWeight& weight, co
   linear.input = linear.type == PanelType::kBf16 ? InputForm::kBf16
                  : rounded                       ? InputForm::kFp32RoundedToBf16
                                                  : InputForm::kFp32;
-  if (Status status = quant::check_group_scales(weight, 0, weight.rows()); !status) return status.error();
   const std::int64_t pairs = (linear.k + 1) / 2;
   linear.panel_bytes = pairs * kernels::kLanes * 2 * (linear.type == PanelType::kBf16 ? 2 : 4);
-  auto panels =
-      platform::AlignedBuffer::allocate(static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes), "weights");
-  if (!panels) return panels.error();
-  linear.panels = std::move(*panels);
-  if (Status status = store_panels(weight, rows, linear); !status) return status.error();
-  footprint_.bytes += static_cast<std::int64_t>(linear.panels.allocated_bytes());
-  footprint_.parameters += linear.n * linear.k;
+  return linear;
+}
+
+Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeight> weights, const RowSelection& rows,
+                                               ProductInput input) {
+  const auto first = static_cast<std::int32_t>(linears_.size());
+  std::int64_t bytes = 0;
+  for (const quant::StoredWeight& weight : weights) {
+    linears_.push_back(describe(weight, rows, input));
+    bytes += linears_.back().panel_count() * linears_.back().panel_bytes;
+  }
+  auto memory = platform::AlignedBuffer::allocate(static_cast<std::size_t>(bytes), "weights");
+  if (!memory) return memory.error();
+  footprint_.bytes += static_cast<std::int64_t>(memory->allocated_bytes());
+  std::byte* next = memory->data();
+  for (std::size_t i = static_cast<std::size_t>(first); i < linears_.size(); ++i) {
+    PackedLinear& linear = linears_[i];
+    linear.panels = {next, static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes)};
+    next += linear.panels.size();
+    footprint_.parameters += linear.n * linear.k;
+  }
+  weight_memory_.push_back(std::move(*memory));
+  return LinearId{first};
+}
+
+Status CpuBackend::fill_linear(LinearId id, const quant::StoredWeight& weight, const RowSelection& rows) {
+  if (Status status = quant::check_group_scales(weight, 0, weight.rows()); !status) return status;
+  return store_panels(weight, rows, linears_[static_cast<std::size_t>(id.index)]);
+}
+
+Expected<LinearId> CpuBackend::load_linear(const quant::StoredWeight& weight, const TensorView* bias,
+                                           const RowSelection& rows, ProductInput input) {
+  const auto id = reserve_linears({&weight, 1}, rows, input);
+  if (!id) return id;
+  if (Status status = fill_linear(*id, weight, rows); !status) return status.error();
   if (bias != nullptr) {
     auto values = quant::decode(*bias);
     if (!values) return values.error();
     if (const std::int64_t at = first_not_finite(*values); at >= 0) return not_finite(*bias, at);
+    PackedLinear& linear = linears_.back();
     linear.bias = std::move(*values);
     footprint_.bytes += static_cast<std::int64_t>(linear.bias.size() * sizeof(float));
     footprint_.parameters += linear.n;
   }
-  linears_.push_back(std::move(linear));
-  return LinearId{static_cast<std::int32_t>(linears_.size()) - 1};
+  return id;
 }
 
 Expected<VectorId> CpuBackend::load_vector(const TensorView& vector, VectorTransform transform) {
