@@ -41,6 +41,26 @@ constexpr int kLanes = 16;
 //   FP32: panel[i][2][lane] as floats (all even elements of the pair, then all odd ones);  bytes per panel = pairs * 128
 // Panels follow each other without gaps and start 64-byte aligned.
 //
+// Coded weights are kept as a checkpoint's codes and decoded inside the product, exactly: E4M3 and E2M1 values are BF16 values. With
+// "group" = a run of K that shares a scale, and "scale" its FP32 value (exact from E4M3 and E8M0; E8M0 code 0, 2^-127, counts as zero):
+//   no groups:  y = the one chain over all of K, as for BF16 weights
+//   groups:     part = the chain over the group alone, from +0;  total = fma(part, scale, total), groups ascending, total from +0;  y = total
+// NaN codes never arrive (E4M3 0x7F and 0xFF, E8M0 0xFF): the loader rejects them.
+//
+//   format     codes  group  scale of a lane and group
+//   kFp8       E4M3   none   -                              row_scale carries the scale of the tensor or the channel
+//   kFp8Block  E4M3   128    FP32
+//   kNvfp4     E2M1   16     E4M3, one byte                 row_scale carries the global scale
+//   kMxfp4     E2M1   32     E8M0, one byte
+//   kMxfp8     E4M3   32     E8M0, one byte
+//
+// A panel is group after group: first the scales of its 16 lanes (kFp8: none), then its codes in blocks of 4 K pairs:
+//   E4M3: block[pair][lane][2] bytes;  128 bytes
+//   E2M1: block[lane] 32-bit words, little endian: bits 4i … 4i + 3 the even element of pair i, bits 16 + 4i … the odd one;  64 bytes
+// The last group may be short; its last block is filled up with codes of zero, over which nothing is summed.
+enum class CodeFormat { kFp8, kFp8Block, kNvfp4, kMxfp4, kMxfp8 };
+constexpr int kCodeFormats = 5;
+
 // Activations are packed once per matrix product into a layout private to the tier (row tiles with pairs interleaved), so that
 // all weight panels read them sequentially.
 struct GemmArgs {
@@ -55,7 +75,8 @@ struct GemmArgs {
   int row_end;
   int panel_begin;  // panels to compute
   int panel_end;
-  const float* bias;  // [n] or null: added once to the finished sum
+  const float* row_scale;  // [n] or null: the finished sum is multiplied by it, before the bias
+  const float* bias;       // [n] or null: added once to that
   bool add;           // true: out += result (one rounding after the bias), false: out = result
 };
 
@@ -169,6 +190,9 @@ struct KernelTable {
                      void* packed);
   void (*gemm_f32)(const GemmArgs*);
 
+  // By CodeFormat; activations packed by pack_x_bf16.
+  void (*gemm_coded[kCodeFormats])(const GemmArgs*);
+
   size_t (*attention_scratch_bytes)(int m, int head_dim);
   void (*attention_span_bf16)(const AttentionSpanArgs*);
   void (*attention_span_f32)(const AttentionSpanArgs*);
@@ -193,6 +217,8 @@ struct KernelTable {
   // y = x * sigmoid(gate),  sigmoid(g) = 1 / (1 + exp(-g))
   void (*sigmoid_mul)(const float* x, const float* gate, float* out, size_t n);
   void (*add)(const float* a, const float* b, float* out, size_t n);
+  // out = fma(x, scale, out)
+  void (*scale_add)(const float* x, float scale, float* out, size_t n);
   // decay = exp(-(neg_a * softplus(a + dt_bias))) with neg_a = exp(A_log) given;  beta = sigmoid(b)
   void (*gdn_gates)(const float* a, const float* b, const float* exp_a_log, const float* dt_bias, float* decay,
                     float* beta, int heads);

@@ -56,6 +56,50 @@ inline void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
 }
 
+// ---- codes of quantised weights ----
+inline B b_load_bytes(const void* p) {
+  const auto* q = static_cast<const __m128i_u*>(p);
+  const __m128i bytes = _mm_loadu_si128(q);
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+inline __m256i bf16_of_e4m3(__m128i bytes) {
+  // Values of the codes with exponent 0, by mantissa.
+  const __m256i small = _mm256_broadcastsi128_si256(
+      _mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
+  const __m256i codes = _mm256_cvtepi8_epi16(bytes);
+  const __m256i shifted = _mm256_slli_epi16(codes, 4);  // sign at the top, exponent and mantissa where BF16 has them
+  const __m256i bits = _mm256_and_si256(shifted, _mm256_set1_epi16(0x07f0));
+  const __m256i normal = _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
+  // Byte indices 2m and 2m + 1.
+  const __m256i mantissa = _mm256_and_si256(codes, _mm256_set1_epi16(7));
+  const __m256i index = _mm256_add_epi16(_mm256_mullo_epi16(mantissa, _mm256_set1_epi16(0x0202)), _mm256_set1_epi16(0x0100));
+  const __m256i subnormal = _mm256_cmpgt_epi16(_mm256_set1_epi16(0x0080), bits);
+  const __m256i magnitude = _mm256_blendv_epi8(normal, _mm256_shuffle_epi8(small, index), subnormal);
+  return _mm256_or_si256(magnitude, _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0x8000))));
+}
+inline B b_load_e4m3_pair(const void* p) {
+  const auto* q = static_cast<const __m128i_u*>(p);
+  return {bf16_of_e4m3(_mm_loadu_si128(q)), bf16_of_e4m3(_mm_loadu_si128(q + 1))};
+}
+// Codes in the low halves of the bytes of each 16-bit word: the value of the first byte's code, and of the second's.
+inline void bf16_of_e2m1(__m256i codes, __m256i* first, __m256i* second) {
+  const __m256i low_bytes = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 0, -128, -64, 0, 64, -128, -64, 0, 0, -128, -64, 0, 64, -128, -64));
+  const __m256i high_bytes = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 0x3f, 0x3f, 0x3f, 0x40, 0x40, 0x40, 0x40, -128, -65, -65, -65, -64, -64, -64, -64));
+  const __m256i low = _mm256_shuffle_epi8(low_bytes, codes);
+  const __m256i high = _mm256_shuffle_epi8(high_bytes, codes);
+  *first = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi16(0x00ff)), _mm256_slli_epi16(high, 8));
+  *second = _mm256_or_si256(_mm256_srli_epi16(low, 8), _mm256_and_si256(high, _mm256_set1_epi16(static_cast<int16_t>(0xff00))));
+}
+inline void b_e2m1_pairs(B words, B (&pairs)[4]) {
+  const __m256i nibble = _mm256_set1_epi8(15);
+  bf16_of_e2m1(_mm256_and_si256(words.low, nibble), &pairs[0].low, &pairs[2].low);
+  bf16_of_e2m1(_mm256_and_si256(words.high, nibble), &pairs[0].high, &pairs[2].high);
+  bf16_of_e2m1(_mm256_and_si256(_mm256_srli_epi16(words.low, 4), nibble), &pairs[1].low, &pairs[3].low);
+  bf16_of_e2m1(_mm256_and_si256(_mm256_srli_epi16(words.high, 4), nibble), &pairs[1].high, &pairs[3].high);
+}
+
 // ---- arithmetic ----
 inline V v_set(float x) {
   const __m256 both = _mm256_set1_ps(x);

@@ -35,6 +35,34 @@ inline void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
+// ---- codes of quantised weights ----
+inline B b_load_bytes(const void* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+}
+alignas(64) constexpr uint16_t kBf16OfSubnormalE4m3[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+inline B b_load_e4m3_pair(const void* p) {
+  const __m512i codes = _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  const __m512i shifted = _mm512_slli_epi16(codes, 4);  // sign at the top, exponent and mantissa where BF16 has them
+  const __m512i normal = _mm512_add_epi16(_mm512_and_si512(shifted, _mm512_set1_epi16(0x07f0)), _mm512_set1_epi16(120 << 7));
+  // Exponent 0: the code's low five bits are its mantissa, an index.
+  const __mmask32 subnormal = _mm512_testn_epi16_mask(shifted, _mm512_set1_epi16(0x0780));
+  const __m512i magnitude =
+      _mm512_mask_permutexvar_epi16(normal, subnormal, codes, _mm512_load_si512(kBf16OfSubnormalE4m3));
+  constexpr int kFirstOrSecondAndThird = 0xf8;
+  return _mm512_ternarylogic_epi32(magnitude, shifted, _mm512_set1_epi16(static_cast<int16_t>(0x8000)), kFirstOrSecondAndThird);
+}
+// Twice, so that the fifth bit of an index, which belongs to the next code, needs no masking.
+alignas(64) constexpr uint16_t kBf16OfE2m1[32] = {
+    0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0,
+    0,      0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+inline void b_e2m1_pairs(B words, B (&pairs)[4]) {
+  const __m512i values = _mm512_load_si512(kBf16OfE2m1);
+  pairs[0] = _mm512_permutexvar_epi16(words, values);
+  pairs[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), values);
+  pairs[2] = _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 8), values);
+  pairs[3] = _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 12), values);
+}
+
 // ---- arithmetic ----
 inline V v_set(float x) {
   return _mm512_set1_ps(x);

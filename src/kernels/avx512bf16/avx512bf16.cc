@@ -24,6 +24,7 @@ struct Bf16 {
   static constexpr size_t kBlockPairs = 512;
   static constexpr bool kRoundsToBf16 = true;
   static W load(const char* w, int) { return _mm512_loadu_si512(w); }
+  static W from_pair(B pair, int) { return pair; }
   static W broadcast(const X* x) {
     W slot = _mm512_set1_epi32(static_cast<int>(*x));
 #if defined(__clang__)

@@ -4,6 +4,7 @@
 //   T::kSteps         dependent multiply-add steps per K pair: 2 for FMA (odd element, then even), 1 for the dot product
 //   T::kPairBytes     bytes of one K pair of a weight panel
 //   T::kRunPairs      K pairs of a run that is summed by itself before it joins the total; 0: one chain over all of K
+//   T::kRunHeader     bytes in front of each run of a panel; T::join(run, header, total) adds a finished run to the total
 //   T::W, T::load     a panel's weights for one step
 //   T::broadcast, T::multiply_add
 //   T::round          v_round_bf16
@@ -66,8 +67,11 @@ inline void multiply(const typename T::X* x, const char* const* panels, [[maybe_
       for (size_t at = 0; at < bytes; at += T::kPairBytes) pair(at, acc);
     } else {
       // acc holds the sum of the finished runs; each run is a chain of its own from +0.
-      for (size_t at = 0; at < bytes;) {
-        const size_t end = bytes - at < T::kRunPairs * T::kPairBytes ? bytes : at + T::kRunPairs * T::kPairBytes;
+      size_t header = 0;
+      for (size_t left = bytes; left > 0;) {
+        const size_t run_bytes = left < T::kRunPairs * T::kPairBytes ? left : T::kRunPairs * T::kPairBytes;
+        size_t at = header + T::kRunHeader;
+        const size_t end = at + run_bytes;
         V run[R][N];
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
@@ -78,8 +82,10 @@ inline void multiply(const typename T::X* x, const char* const* panels, [[maybe_
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 16
-          for (int n = 0; n < N; ++n) acc[r][n] = v_add(acc[r][n], run[r][n]);
+          for (int n = 0; n < N; ++n) acc[r][n] = T::join(run[r][n], w[n] + header, acc[r][n]);
         }
+        header = end;
+        left -= run_bytes;
       }
     }
   }
@@ -158,13 +164,14 @@ void pack_x(const float* x, size_t ldx, int m, int k, int row_begin, int row_end
 
 // ---- the product ---------------------------------------------------------------------------------------------------------
 
-// Adds bias, stores or adds to the output: `width` panels of finished sums of `rows` rows.
+// Scales, adds bias, stores or adds to the output: `width` panels of finished sums of `rows` rows.
 inline void finish(const GemmArgs& a, const float* sums, size_t ld, size_t row, size_t rows, int panel, int width) {
   for (size_t r = 0; r < rows; ++r) {
     for (int n = 0; n < width; ++n) {
       const int column = (panel + n) * kLanes;
       const int count = a.n - column < kLanes ? a.n - column : kLanes;
       V y = v_load(sums + r * ld + static_cast<size_t>(n * kLanes));
+      if (a.row_scale != nullptr) y = v_mul(y, v_load_n(a.row_scale + column, count));
       if (a.bias != nullptr) y = v_add(y, v_load_n(a.bias + column, count));
       float* out = a.out + (row + r) * a.ldo + column;
       if (a.add) y = v_add(v_load_n(out, count), y);
@@ -246,7 +253,9 @@ struct FmaX {
 struct FmaF32 : FmaX {
   static constexpr int kPairBytes = 128;
   static constexpr size_t kRunPairs = 8;
+  static constexpr size_t kRunHeader = 0;
   static constexpr bool kRoundsToBf16 = false;
+  static V join(V run, const char*, V total) { return v_add(total, run); }
   static W load(const char* w, int step) { return v_load(reinterpret_cast<const float*>(w) + (step == 0 ? kLanes : 0)); }
 };
 
@@ -254,8 +263,9 @@ struct FmaBf16 : FmaX {
   static constexpr int kPairBytes = 64;
   static constexpr size_t kRunPairs = 0;
   static constexpr bool kRoundsToBf16 = true;
-  static W load(const char* w, int step) {
-    const B pair = b_load(w);
+  static W load(const char* w, int step) { return from_pair(b_load(w), step); }
+  // 16 lanes' pairs of BF16 weights, the even element in the low half.
+  static W from_pair(B pair, int step) {
     return v_from_bits(step == 0 ? b_and(pair, b_set(0xffff0000u)) : b_shift_left<16>(pair));
   }
 };

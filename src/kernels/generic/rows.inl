@@ -87,6 +87,11 @@ void add(const float* a, const float* b, float* out, size_t n) {
   each(out, n, [=](size_t i, int count) { return v_add(v_load_n(a + i, count), v_load_n(b + i, count)); });
 }
 
+void scale_add(const float* x, float scale, float* out, size_t n) {
+  const V factor = v_set(scale);
+  each(out, n, [=](size_t i, int count) { return v_fma(v_load_n(x + i, count), factor, v_load_n(out + i, count)); });
+}
+
 void gdn_gates(const float* a, const float* b, const float* exp_a_log, const float* dt_bias, float* decay, float* beta, int heads) {
   const size_t n = static_cast<size_t>(heads);
   each(decay, n, [=](size_t i, int count) {

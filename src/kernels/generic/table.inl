@@ -1,5 +1,7 @@
 // Fills a tier's table. The tier defines Bf16 (its product type for BF16 weights) and FmaF32 serves FP32 ones.
 
+#include "kernels/generic/coded.inl"
+
 void pack_x_bf16(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, void* packed) {
   pack_x<Bf16>(x, ldx, m, k, row_begin, row_end, true, packed);
 }
@@ -17,6 +19,7 @@ constexpr KernelTable kTable = {
     packed_x_bytes<FmaF32>,
     pack_x_f32,
     gemm<FmaF32>,
+    {gemm_coded<Fp8>, gemm_coded<Fp8Block>, gemm_coded<Nvfp4>, gemm_coded<Mxfp4>, gemm_coded<Mxfp8>},
     attention_scratch_bytes,
     attention_span<Bf16>,
     attention_span<FmaF32>,
@@ -30,6 +33,7 @@ constexpr KernelTable kTable = {
     silu_mul,
     sigmoid_mul,
     add,
+    scale_add,
     gdn_gates,
     exp_array,
     log_array,

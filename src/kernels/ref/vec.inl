@@ -48,6 +48,39 @@ inline void b_store(void* p, B b) {
 }
 inline void prefetch(const void*) {}
 
+// ---- codes of quantised weights ----
+// 16 bytes, one per lane.
+inline B b_load_bytes(const void* p) {
+  B r;
+  STERLING_EACH_LANE = static_cast<const uint8_t*>(p)[j];
+  return r;
+}
+// The BF16 bits of an E4M3 code, exact for subnormal codes too. (The two NaN codes never arrive; they would read as ±480.)
+inline uint32_t bf16_of_e4m3(uint32_t code) {
+  constexpr uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+  const uint32_t magnitude = code & 0x7fu;
+  return (code & 0x80u) << 8 | (magnitude < 8 ? kSubnormal[magnitude] : (magnitude << 4) + (120u << 7));
+}
+inline uint32_t bf16_of_e2m1(uint32_t code) {
+  constexpr uint16_t kMagnitude[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
+  return (code & 8u) << 12 | kMagnitude[code & 7u];
+}
+// A pair of E4M3 codes per lane (32 bytes) as a pair of BF16 values, the even element in the low half.
+inline B b_load_e4m3_pair(const void* p) {
+  const auto* codes = static_cast<const uint8_t*>(p);
+  B r;
+  STERLING_EACH_LANE = bf16_of_e4m3(codes[2 * j]) | bf16_of_e4m3(codes[2 * j + 1]) << 16;
+  return r;
+}
+// A block of E2M1 codes (contract.h) as its four BF16 pairs.
+inline void b_e2m1_pairs(B words, B (&pairs)[4]) {
+  for (int i = 0; i < 4; ++i) {
+    B r;
+    STERLING_EACH_LANE = bf16_of_e2m1(words.lane[j] >> (4 * i)) | bf16_of_e2m1(words.lane[j] >> (16 + 4 * i)) << 16;
+    pairs[i] = r;
+  }
+}
+
 // ---- arithmetic, each operation rounds once ----
 inline V v_set(float x) {
   V r;
