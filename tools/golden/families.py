@@ -82,6 +82,8 @@ FAMILIES: dict[str, Family] = {
         {
             "small": shape(199, 66, 3, 6, 2, 14, 106, 5e5, **llama3(8.0, 64)),
             "odd": shape(233, 56, 4, 8, 4, 10, 61, 1e5, **llama3(4.0, 32)),
+            # For quantised sets: rows of whole 32-element groups, columns and rows that are no multiple of 128.
+            "groups": shape(199, 160, 2, 5, 1, 32, 192, 5e5, **llama3(8.0, 64)),
         },
         dict(tie_word_embeddings=False, rms_norm_eps=1e-5),
     ),
@@ -140,6 +142,7 @@ FAMILIES: dict[str, Family] = {
         {
             "small": hybrid(shape(215, 62, 4, 4, 2, 32, 91, 1e7, **partial(0.25, [2, 1, 1])), "gagg", 3, 3, 14, 10, 3),
             "odd": hybrid(shape(191, 47, 5, 6, 3, 20, 58, 1e6, **partial(0.4, [2, 1, 1])), "ggaga", 2, 4, 10, 22, 4),
+            "groups": hybrid(shape(215, 96, 3, 4, 2, 32, 160, 1e7, **partial(0.25, [2, 1, 1])), "gag", 2, 4, 12, 16, 4),
         },
         dict(tie_word_embeddings=False, mtp_num_hidden_layers=1, **QWEN3_5_FIXED),
         one_plus_norm=True,
