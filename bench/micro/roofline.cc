@@ -104,6 +104,17 @@ std::vector<Row> make_rows(const Options& options, const kernels::KernelTable& t
   add<GemmWorkload>(rows, options, "gemm_bf16 m=1 k=576 (1 GiB)", table, pool, Weights::kBf16, 1, 576, 1536, 608);
   add<GemmWorkload>(rows, options, "gemm_bf16 m=1 k=17408 (1 GiB)", table, pool, Weights::kBf16, 1, 17408, 5120, 6);
   add<GemmWorkload>(rows, options, "gemm_f32 m=1 k=4096 (1 GiB)", table, pool, Weights::kF32, 1, 4096, 3328, 20);
+  // Coded weights: decode over 256 MiB, and prefill of 64 rows over weights that do not fit the caches.
+  for (const Weights type : {Weights::kFp8, Weights::kFp8Block, Weights::kNvfp4, Weights::kMxfp4, Weights::kMxfp8}) {
+    const bool four_bit = type == Weights::kNvfp4 || type == Weights::kMxfp4;
+    for (const int m : {1, 2, 4, 8}) {
+      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096 (256 MiB)", weights_name(type), m), table, pool, type, m,
+                        4096, 3328, four_bit ? 36 : 20);
+    }
+    for (const int m : {16, 64, 512}) {
+      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096", weights_name(type), m), table, pool, type, m, 4096, 3328, 4);
+    }
+  }
   // Prefill.
   for (const int m : {64, 67, 512}) {
     for (const int k : {576, 4096, 17408}) {

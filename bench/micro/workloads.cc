@@ -42,7 +42,25 @@ void fill_bf16(platform::ThreadPool& pool, platform::AlignedBuffer& buffer) {
   });
 }
 
+// Of the types behind kF32.
+kernels::CodeFormat code_format(Weights type) {
+  return static_cast<kernels::CodeFormat>(static_cast<int>(type) - static_cast<int>(Weights::kFp8));
+}
+
+std::size_t panel_bytes(Weights type, int k) {
+  switch (type) {
+    case Weights::kBf16: return kernels::panel_bytes_bf16(k);
+    case Weights::kF32: return kernels::panel_bytes_f32(k);
+    default: return kernels::panel_bytes_coded(code_format(type), k);
+  }
+}
+
 }  // namespace
+
+const char* weights_name(Weights type) {
+  constexpr const char* kNames[] = {"bf16", "f32", "fp8", "fp8_block", "nvfp4", "mxfp4", "mxfp8"};
+  return kNames[static_cast<int>(type)];
+}
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -52,13 +70,13 @@ GemmWorkload::GemmWorkload(const kernels::KernelTable& table, platform::ThreadPo
                            int n, int layers)
     : table_(table), pool_(pool), type_(type), m_(m), k_(k), n_(n), layers_(layers) {
   const std::size_t panels = static_cast<std::size_t>((n + kLanes - 1) / kLanes);
-  layer_bytes_ = panels * (type == Weights::kBf16 ? kernels::panel_bytes_bf16(k) : kernels::panel_bytes_f32(k));
+  layer_bytes_ = panels * panel_bytes(type, k);
   w_ = allocate(layer_bytes_ * static_cast<std::size_t>(layers));
   fill_bf16(pool, w_);
   std::vector<float> x(static_cast<std::size_t>(m) * static_cast<std::size_t>(k));
   std::uint64_t state = 7;
   for (float& v : x) v = small(state);
-  const bool bf16 = type == Weights::kBf16;
+  const bool bf16 = type != Weights::kF32;
   x_ = allocate(bf16 ? table.packed_x_bytes_bf16(m, k) : table.packed_x_bytes_f32(m, k));
   bf16 ? table.pack_x_bf16(x.data(), static_cast<std::size_t>(k), m, k, 0, m, x_.data())
        : table.pack_x_f32(x.data(), static_cast<std::size_t>(k), m, k, 0, m, false, x_.data());
@@ -83,7 +101,11 @@ void GemmWorkload::run() {
       args.n = n_;
       args.panel_begin = static_cast<int>(task) * group;
       args.panel_end = std::min(panels, args.panel_begin + group);
-      type_ == Weights::kBf16 ? table_.gemm_bf16(&args) : table_.gemm_f32(&args);
+      switch (type_) {
+        case Weights::kBf16: table_.gemm_bf16(&args); break;
+        case Weights::kF32: table_.gemm_f32(&args); break;
+        default: table_.gemm_coded[static_cast<int>(code_format(type_))](&args);
+      }
     });
   }
 }

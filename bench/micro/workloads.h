@@ -12,7 +12,9 @@
 
 namespace sterling::bench {
 
-enum class Weights { kBf16, kF32 };
+enum class Weights { kBf16, kF32, kFp8, kFp8Block, kNvfp4, kMxfp4, kMxfp8 };
+// "bf16", "f32", "fp8", …
+const char* weights_name(Weights type);
 
 // y = x W^T on `layers` matrices of [n][k], one after the other.
 class GemmWorkload {

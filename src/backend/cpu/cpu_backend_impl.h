@@ -16,7 +16,7 @@
 
 namespace sterling::backend {
 
-enum class PanelType { kBf16, kFp32 };
+enum class PanelType { kBf16, kFp32, kCoded };
 
 // How a product wants its input packed.
 enum class InputForm { kBf16, kFp32RoundedToBf16, kFp32 };
@@ -30,10 +30,19 @@ struct PackedLinear {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int64_t panel_bytes = 0;
-  std::vector<float> bias;  // [n] or empty
+  kernels::CodeFormat code = kernels::CodeFormat::kFp8;  // of kCoded
+  std::vector<float> row_scale;                          // [n] or empty
+  std::vector<float> bias;                               // [n] or empty
 
   std::int64_t panel_count() const { return (n + kernels::kLanes - 1) / kernels::kLanes; }
 };
+
+// The stored row behind row `row` of a selection.
+std::int64_t source_row(const RowSelection& selection, std::int64_t row);
+// The panel format that keeps a weight's codes; none for plain weights and the rare layouts that are decoded instead.
+std::optional<kernels::CodeFormat> code_format_of(const quant::StoredWeight& weight);
+// Row `row` of coded panels as FP32, each element rounded once.
+void decode_coded_row(const PackedLinear& linear, std::int64_t row, float* out);
 
 // Rows of token embeddings: an own row-major table in its stored type, or the panels of a tied linear.
 struct Embedding {
@@ -127,6 +136,7 @@ class CpuBackend final : public Backend {
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
   PackedLinear describe(const quant::StoredWeight& weight, const RowSelection& rows, ProductInput input) const;
+  Status store_codes(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;
   const void* pack_input(Matrix x, InputForm form);

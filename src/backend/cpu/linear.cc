@@ -40,8 +40,13 @@ void CpuBackend::run_gemm(const PackedLinear& w, kernels::GemmArgs args) const {
   args.w = w.panels.data();
   args.k = static_cast<int>(w.k);
   args.n = static_cast<int>(w.n);
+  args.row_scale = w.row_scale.empty() ? nullptr : w.row_scale.data();
   args.bias = w.bias.empty() ? nullptr : w.bias.data();
-  w.type == PanelType::kBf16 ? kernels_.gemm_bf16(&args) : kernels_.gemm_f32(&args);
+  switch (w.type) {
+    case PanelType::kBf16: kernels_.gemm_bf16(&args); break;
+    case PanelType::kFp32: kernels_.gemm_f32(&args); break;
+    case PanelType::kCoded: kernels_.gemm_coded[static_cast<std::size_t>(w.code)](&args); break;
+  }
 }
 
 void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) {

@@ -14,7 +14,9 @@ namespace {
 void read_panel_row(const PackedLinear& linear, std::int64_t row, float* out) {
   const std::int64_t lane = row % kernels::kLanes;
   const std::byte* panel = linear.panels.data() + row / kernels::kLanes * linear.panel_bytes;
-  if (linear.type == PanelType::kBf16) {
+  if (linear.type == PanelType::kCoded) {
+    decode_coded_row(linear, row, out);
+  } else if (linear.type == PanelType::kBf16) {
     const auto* values = reinterpret_cast<const bf16*>(panel);
     for (std::int64_t i = 0; i < linear.k; ++i)
       out[i] = to_float(values[((i / 2) * kernels::kLanes + lane) * 2 + i % 2]);

@@ -36,14 +36,13 @@ std::int64_t first_not_finite(std::span<const float> values) {
   return -1;
 }
 
-// The stored row behind row `row` of a selection.
+}  // namespace
+
 std::int64_t source_row(const RowSelection& selection, std::int64_t row) {
   if (selection.period == 0) return row;
   const std::int64_t taken = selection.end - selection.begin;
   return row / taken * selection.period + selection.begin + row % taken;
 }
-
-}  // namespace
 
 CpuBackend::CpuBackend(const CpuBackendOptions& options)
     : options_(options), kernels_(*options.kernels), pool_(*options.pool) {}
@@ -115,6 +114,13 @@ PackedLinear CpuBackend::describe(const quant::StoredWeight& weight, const RowSe
   const bool as_stored = weight.format == quant::WeightFormat::kPlain && weight.codes.dtype == DType::kBF16 &&
                          weight.codes.interleaved_rope_heads == 0;
   linear.type = rounded && as_stored ? PanelType::kBf16 : PanelType::kFp32;
+  if (const auto code = code_format_of(weight); rounded && code) {
+    linear.type = PanelType::kCoded;
+    linear.input = InputForm::kBf16;
+    linear.code = *code;
+    linear.panel_bytes = static_cast<std::int64_t>(kernels::panel_bytes_coded(*code, linear.k));
+    return linear;
+  }
   linear.input = linear.type == PanelType::kBf16 ? InputForm::kBf16
                  : rounded                       ? InputForm::kFp32RoundedToBf16
                                                  : InputForm::kFp32;
@@ -147,7 +153,8 @@ Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeig
 
 Status CpuBackend::fill_linear(LinearId id, const quant::StoredWeight& weight, const RowSelection& rows) {
   if (Status status = quant::check_group_scales(weight, 0, weight.rows()); !status) return status;
-  return store_panels(weight, rows, linears_[static_cast<std::size_t>(id.index)]);
+  PackedLinear& linear = linears_[static_cast<std::size_t>(id.index)];
+  return linear.type == PanelType::kCoded ? store_codes(weight, rows, linear) : store_panels(weight, rows, linear);
 }
 
 Expected<LinearId> CpuBackend::load_linear(const quant::StoredWeight& weight, const TensorView* bias,
