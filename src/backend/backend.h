@@ -85,6 +85,18 @@ struct GdnArgs {
   float norm_eps = 1e-6F;
 };
 
+// The routed experts of a layer.
+struct MoeArgs {
+  const MoeSpec* spec = nullptr;
+  LinearId gate, up, down;  // of expert 0, from reserve_linears; the others' ids follow
+};
+
+// What the router decided, [tokens][experts_per_token], the most probable first.
+struct RouterChoices {
+  std::vector<std::int32_t> experts;
+  std::vector<float> weights;
+};
+
 struct PoolOptions {
   std::int32_t kv_blocks = 0;
   std::int32_t state_slots = 0;
@@ -150,6 +162,9 @@ class Backend {
   // qkv [tokens, conv_channels] before the convolution, z [tokens, value_heads * value_dim], a and b [tokens, value_heads]: convolution, delta
   // rule, gated norm → out [tokens, value_heads * value_dim].
   virtual void gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix b, Matrix out) = 0;
+  // out = sum over each token's experts of weight · down(silu(gate x) * (up x)), + sigmoid(shared_gate) · shared where that has rows.
+  // x, shared and out [tokens, hidden], router [tokens, experts] (logits, overwritten), shared_gate [tokens, 1].
+  virtual void moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared, Matrix shared_gate, Matrix out) = 0;
   // The rows of x whose logits are wanted, in order.
   virtual Matrix gather_logit_rows(Matrix x, Matrix out) = 0;
   // Product straight into host memory [x.rows, n].
@@ -160,6 +175,8 @@ class Backend {
   // K or V of positions [0, tokens): [kv_heads][tokens][head_dim].
   virtual std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table,
                                      std::int64_t tokens, bool value) const = 0;
+  // Of the last moe().
+  virtual RouterChoices read_choices() const = 0;
   // [value_heads][key_dim][value_dim]
   virtual std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const = 0;
   // [conv_kernel - 1][conv_channels], oldest first

@@ -12,29 +12,42 @@ class Recorder final : public model::ForwardProbe {
   explicit Recorder(std::int32_t layers)
       : hidden_(static_cast<std::size_t>(layers) + 2),
         mixer_(static_cast<std::size_t>(layers)),
-        mlp_(static_cast<std::size_t>(layers)) {}
+        mlp_(static_cast<std::size_t>(layers)),
+        experts_(static_cast<std::size_t>(layers)),
+        weights_(static_cast<std::size_t>(layers)) {}
 
   void hidden(std::int32_t index, std::vector<float> values) override { append(hidden_, index, values); }
   void mixer(std::int32_t layer, std::vector<float> values) override { append(mixer_, layer, values); }
   void mlp(std::int32_t layer, std::vector<float> values) override { append(mlp_, layer, values); }
+  void router(std::int32_t layer, backend::RouterChoices choices) override {
+    append(experts_, layer, choices.experts);
+    append(weights_, layer, choices.weights);
+  }
 
   void move_into(lab::GoldenRun& run) {
     join(hidden_, run.hidden);
     join(mixer_, run.mixer);
     join(mlp_, run.mlp);
+    join(experts_, run.router_experts);
+    join(weights_, run.router_weights);
   }
 
  private:
-  using Rows = std::vector<std::vector<float>>;
-  static void append(Rows& rows, std::int32_t index, const std::vector<float>& values) {
+  template <typename T>
+  using Rows = std::vector<std::vector<T>>;
+  template <typename T>
+  static void append(Rows<T>& rows, std::int32_t index, const std::vector<T>& values) {
     auto& target = rows[static_cast<std::size_t>(index)];
     target.insert(target.end(), values.begin(), values.end());
   }
-  static void join(const Rows& rows, std::vector<float>& out) {
+  template <typename T>
+  static void join(const Rows<T>& rows, std::vector<T>& out) {
     for (const auto& row : rows) out.insert(out.end(), row.begin(), row.end());
   }
 
-  Rows hidden_, mixer_, mlp_;
+  Rows<float> hidden_, mixer_, mlp_;
+  Rows<std::int32_t> experts_;  // empty for layers without
+  Rows<float> weights_;
 };
 
 void append(std::vector<float>& out, const std::vector<float>& values) {

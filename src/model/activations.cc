@@ -16,9 +16,13 @@ std::vector<std::pair<Field, std::int64_t>> widths(const ModelSpec& spec) {
   const std::int64_t kv_width = std::int64_t{attention.kv_heads} * attention.head_dim;
   std::vector<std::pair<Field, std::int64_t>> list = {{&Activations::residual, spec.hidden_size},
                                                       {&Activations::normed, spec.hidden_size},
-                                                      {&Activations::mlp_gate, spec.intermediate_size},
-                                                      {&Activations::mlp_up, spec.intermediate_size},
-                                                      {&Activations::probe, spec.hidden_size}};
+                                                      {&Activations::block, spec.hidden_size}};
+  const std::int64_t inner = std::max(spec.intermediate_size, spec.moe ? spec.moe->shared_intermediate : 0);
+  if (inner > 0) list.insert(list.end(), {{&Activations::mlp_gate, inner}, {&Activations::mlp_up, inner}});
+  if (spec.moe) list.emplace_back(&Activations::router, spec.moe->experts);
+  if (spec.moe && spec.moe->shared_intermediate > 0) {
+    list.insert(list.end(), {{&Activations::shared, spec.hidden_size}, {&Activations::shared_gate, 1}});
+  }
   std::int64_t mixed = 0;
   if (spec.count(LayerKind::kFullAttention) > 0) {
     mixed = q_width;
@@ -53,11 +57,16 @@ Expected<Activations> Activations::allocate(backend::Backend& backend, const Mod
 std::int64_t Activations::floats_per_token(const ModelSpec& spec) {
   std::int64_t floats = 0;
   for (const auto& [field, width] : widths(spec)) floats += width;
+  if (spec.moe) floats += std::int64_t{spec.moe->experts_per_token} * spec.moe->intermediate;
   return floats;
 }
 
 backend::Matrix top(backend::Matrix buffer, std::int64_t rows) {
   return top(buffer, rows, buffer.cols);
+}
+
+backend::Matrix columns(backend::Matrix matrix, std::int64_t begin, std::int64_t cols) {
+  return backend::Matrix{matrix.data + begin, matrix.rows, cols, matrix.ld};
 }
 
 backend::Matrix top(backend::Matrix buffer, std::int64_t rows, std::int64_t cols) {

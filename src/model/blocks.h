@@ -23,6 +23,7 @@ struct AttentionBlock {
 struct GdnBlock {
   std::int32_t state_layer = 0;
   backend::LinearId qkv, z, a, b, out;
+  backend::LinearId q, k, v;  // Qwen3-Next: in place of qkv
   backend::VectorId conv, exp_a_log, dt_bias, norm;
 };
 
@@ -31,12 +32,20 @@ struct MlpBlock {
   backend::LinearId gate, up, down;
 };
 
+// The routed experts that the router picks, and the one that every token passes.
+struct MoeBlock {
+  backend::LinearId router;
+  backend::LinearId gate, up, down;  // of expert 0; the others' ids follow
+  MlpBlock shared;                   // absent in families without
+  backend::LinearId shared_gate;     // [1, hidden]
+};
+
 // x += mixer(norm(x)); x += mlp(norm(x))
 struct DecoderLayer {
   backend::VectorId input_norm;
   std::variant<AttentionBlock, GdnBlock> mixer;
   backend::VectorId post_norm;
-  MlpBlock mlp;
+  std::variant<MlpBlock, MoeBlock> mlp;
 };
 
 struct DecoderWeights {

@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t kMaxExtent = 1 << 24;
 constexpr std::int64_t kMaxHeads = 1 << 14;
 constexpr std::int64_t kMaxLayers = 4096;
+constexpr std::int64_t kMaxExperts = 1 << 14;
 
 // rope_parameters (transformers 5) or rope_theta + rope_scaling + partial_rotary_factor (before).
 RopeSpec read_rope(const formats::ObjectReader& config, std::int32_t head_dim) {
@@ -56,10 +57,12 @@ RopeSpec read_rope(const formats::ObjectReader& config, std::int32_t head_dim) {
 
 }  // namespace
 
-void read_common(const formats::ObjectReader& config, ModelSpec& spec) {
+void read_common(const formats::ObjectReader& config, ModelSpec& spec, DenseMlp dense) {
   spec.vocab_size = static_cast<std::int32_t>(config.integer("vocab_size", 1, kMaxExtent));
   spec.hidden_size = static_cast<std::int32_t>(config.integer("hidden_size", 1, kMaxExtent));
-  spec.intermediate_size = static_cast<std::int32_t>(config.integer("intermediate_size", 1, kMaxExtent));
+  if (dense == DenseMlp::kYes) {
+    spec.intermediate_size = static_cast<std::int32_t>(config.integer("intermediate_size", 1, kMaxExtent));
+  }
   spec.max_position_embeddings = static_cast<std::int32_t>(config.integer("max_position_embeddings", 1, kMaxExtent));
   spec.rms_norm_eps = static_cast<float>(config.number_or("rms_norm_eps", 1e-6, 0.0, 1.0));
   if (const auto activation = config.optional_string("hidden_act"); activation && *activation != "silu") {
@@ -112,6 +115,82 @@ void read_full_attention_layers(const formats::ObjectReader& config, ModelSpec& 
                 ErrorCode::kUnsupported);
     return;
   }
+}
+
+void read_hybrid_layers(const formats::ObjectReader& config, ModelSpec& spec) {
+  const std::int64_t count = config.integer("num_hidden_layers", 1, 4096);
+  const std::int64_t interval = config.integer_or("full_attention_interval", 4, 1, 4096);
+  const auto types = config.optional_strings("layer_types");
+  if (types && static_cast<std::int64_t>(types->size()) != count) {
+    config.fail("layer_types", fmt::format("has {} entries, num_hidden_layers is {}", types->size(), count));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (!types) {
+      spec.layers.push_back((i + 1) % interval == 0 ? LayerKind::kFullAttention : LayerKind::kLinearAttention);
+      continue;
+    }
+    const std::string& type = (*types)[static_cast<std::size_t>(i)];
+    if (type != "full_attention" && type != "linear_attention") {
+      config.fail("layer_types", fmt::format("[{}] is \"{}\"; accepted: full_attention, linear_attention", i, type),
+                  ErrorCode::kUnsupported);
+      return;
+    }
+    spec.layers.push_back(type == "full_attention" ? LayerKind::kFullAttention : LayerKind::kLinearAttention);
+  }
+}
+
+GdnSpec read_gdn(const formats::ObjectReader& config) {
+  GdnSpec gdn;
+  gdn.key_heads = static_cast<std::int32_t>(config.integer("linear_num_key_heads", 1, 4096));
+  gdn.value_heads = static_cast<std::int32_t>(config.integer("linear_num_value_heads", 1, 4096));
+  gdn.key_dim = static_cast<std::int32_t>(config.integer("linear_key_head_dim", 1, 1024));
+  gdn.value_dim = static_cast<std::int32_t>(config.integer("linear_value_head_dim", 1, 1024));
+  gdn.conv_kernel = static_cast<std::int32_t>(config.integer("linear_conv_kernel_dim", 2, 8));
+  if (gdn.value_heads % gdn.key_heads != 0) {
+    config.fail("linear_num_value_heads",
+                fmt::format("{} is not a multiple of linear_num_key_heads ({})", gdn.value_heads, gdn.key_heads));
+  }
+  return gdn;
+}
+
+void read_moe(const formats::ObjectReader& config, ModelSpec& spec, const MoeKeys& keys) {
+  const auto extent = [&](std::string_view key) { return static_cast<std::int32_t>(config.integer(key, 1, kMaxExtent)); };
+  MoeSpec moe;
+  // transformers 5 writes num_local_experts for every family; before, it was Mixtral's spelling.
+  moe.experts = static_cast<std::int32_t>(
+      config.integer(config.has("num_experts") ? "num_experts" : "num_local_experts", 1, kMaxExperts));
+  if (config.has("num_experts") && config.integer_or("num_local_experts", moe.experts, 1, kMaxExperts) != moe.experts) {
+    config.fail("num_local_experts", fmt::format("contradicts num_experts ({})", moe.experts));
+  }
+  moe.experts_per_token = static_cast<std::int32_t>(config.integer("num_experts_per_tok", 1, kMaxExperts));
+  if (moe.experts_per_token > moe.experts) {
+    config.fail("num_experts_per_tok", fmt::format("{} is more than the {} experts", moe.experts_per_token, moe.experts));
+  }
+  moe.intermediate = extent(keys.intermediate);
+  if (keys.shared_expert) moe.shared_intermediate = extent("shared_expert_intermediate_size");
+  if (keys.norm_topk_default) {
+    moe.norm_topk = config.boolean_or("norm_topk_prob", *keys.norm_topk_default);
+  } else {
+    require_flag(config, "norm_topk_prob", true, "this family always renormalises the chosen experts");
+  }
+  spec.moe_layers.assign(spec.layers.size(), true);
+  if (keys.sparse_layers) {
+    const std::int64_t step = config.integer_or("decoder_sparse_step", 1, 1, kMaxLayers);
+    for (std::size_t i = 0; i < spec.layers.size(); ++i) {
+      spec.moe_layers[i] = (static_cast<std::int64_t>(i) + 1) % step == 0;
+    }
+    for (const std::int64_t layer : config.integer_or_list("mlp_only_layers", 0, kMaxLayers)) {
+      if (static_cast<std::size_t>(layer) < spec.layers.size()) spec.moe_layers[static_cast<std::size_t>(layer)] = false;
+    }
+  } else if (const auto* dense = config.find("mlp_only_layers");
+             dense != nullptr && !(dense->is_array() && dense->get_array().empty()) && !dense->is_null()) {
+    config.fail("mlp_only_layers", "is not supported: every layer of this family has experts; accepted: []",
+                ErrorCode::kUnsupported);
+  }
+  // Training only.
+  config.ignore({"router_aux_loss_coef", "output_router_logits"});
+  spec.moe = moe;
 }
 
 void read_attention(const formats::ObjectReader& config, ModelSpec& spec) {

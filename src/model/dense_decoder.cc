@@ -39,11 +39,11 @@ AttentionBlock bind_attention(const ModelSpec& spec, WeightBinder& binder, const
   return block;
 }
 
-MlpBlock bind_mlp(const ModelSpec& spec, WeightBinder& binder, const std::string& module) {
+MlpBlock bind_mlp(const ModelSpec& spec, WeightBinder& binder, const std::string& module, std::int64_t inner) {
   MlpBlock block;
-  block.gate = binder.linear(module + ".gate_proj.weight", spec.intermediate_size, spec.hidden_size);
-  block.up = binder.linear(module + ".up_proj.weight", spec.intermediate_size, spec.hidden_size);
-  block.down = binder.linear(module + ".down_proj.weight", spec.hidden_size, spec.intermediate_size);
+  block.gate = binder.linear(module + ".gate_proj.weight", inner, spec.hidden_size);
+  block.up = binder.linear(module + ".up_proj.weight", inner, spec.hidden_size);
+  block.down = binder.linear(module + ".down_proj.weight", spec.hidden_size, inner);
   return block;
 }
 
@@ -64,6 +64,11 @@ void bind_ends(const ModelSpec& spec, WeightBinder& binder, DecoderWeights& weig
 }
 
 DecoderWeights bind_dense_decoder(const ModelSpec& spec, WeightBinder& binder, backend::RopeId rope) {
+  return bind_attention_decoder(spec, binder, rope, {});
+}
+
+DecoderWeights bind_attention_decoder(const ModelSpec& spec, WeightBinder& binder, backend::RopeId rope,
+                                      const MoeNames& names) {
   DecoderWeights weights;
   for (std::int32_t i = 0; i < spec.layer_count(); ++i) {
     const std::string layer = fmt::format("{}layers.{}", spec.tensor_prefix, i);
@@ -71,7 +76,7 @@ DecoderWeights bind_dense_decoder(const ModelSpec& spec, WeightBinder& binder, b
     bound.input_norm = bind_norm(spec, binder, layer + ".input_layernorm.weight", spec.hidden_size);
     bound.mixer = bind_attention(spec, binder, layer + ".self_attn", rope, i);
     bound.post_norm = bind_norm(spec, binder, layer + ".post_attention_layernorm.weight", spec.hidden_size);
-    bound.mlp = bind_mlp(spec, binder, layer + ".mlp");
+    bound.mlp = bind_feed_forward(spec, binder, i, layer, names);
     weights.layers.push_back(bound);
   }
   bind_ends(spec, binder, weights);

@@ -150,6 +150,7 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
   model->weights_ = bind_all(*result, binder, rope);
   if (Status status = binder.finish(); !status) return status.error();
   model->skipped_ = binder.skipped();
+  model->bound_ = binder.bound();
   if (progress) progress(total, total);
   return model;
 }
@@ -213,7 +214,7 @@ void Model::project(Matrix in, LinearId weight, std::int64_t tokens,
     backend_.linear(in, std::span(&weight, 1), std::span(&residual, 1), true);
     return;
   }
-  const Matrix product = top(act_.probe, tokens);
+  const Matrix product = top(act_.block, tokens);
   backend_.linear(in, std::span(&weight, 1), std::span(&product, 1), false);
   probe(backend_.read(product));
   backend_.add(residual, product, residual);
@@ -243,11 +244,44 @@ void Model::run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* pro
   }
 
   backend_.rms_norm(residual, layer.post_norm, spec_.rms_norm_eps, normed);
-  const std::array inputs{layer.mlp.gate, layer.mlp.up};
-  const std::array outputs{top(act_.mlp_gate, tokens), top(act_.mlp_up, tokens)};
+  if (const auto* moe = std::get_if<MoeBlock>(&layer.mlp)) {
+    run_moe(*moe, tokens);
+    const Matrix output = top(act_.block, tokens);
+    if (probe != nullptr) {
+      probe->router(index, backend_.read_choices());
+      see_mlp(backend_.read(output));
+    }
+    backend_.add(residual, output, residual);
+    return;
+  }
+  const auto& mlp = std::get<MlpBlock>(layer.mlp);
+  const std::array inputs{mlp.gate, mlp.up};
+  const std::array outputs{top(act_.mlp_gate, tokens, spec_.intermediate_size),
+                           top(act_.mlp_up, tokens, spec_.intermediate_size)};
   backend_.linear(normed, inputs, outputs, false);
   backend_.silu_mul(outputs[0], outputs[1], outputs[0]);
-  project(outputs[0], layer.mlp.down, tokens, see_mlp);
+  project(outputs[0], mlp.down, tokens, see_mlp);
+}
+
+// Leaves the block's output in act_.block.
+void Model::run_moe(const MoeBlock& block, std::int64_t tokens) {
+  const MoeSpec& moe = *spec_.moe;
+  const bool has_shared = block.shared_gate.present();
+  const Matrix normed = top(act_.normed, tokens);
+  const std::array weights{block.router, block.shared_gate, block.shared.gate, block.shared.up};
+  const std::array outputs{top(act_.router, tokens), top(act_.shared_gate, tokens),
+                           top(act_.mlp_gate, tokens, moe.shared_intermediate),
+                           top(act_.mlp_up, tokens, moe.shared_intermediate)};
+  const std::size_t count = has_shared ? 4 : 1;
+  backend_.linear(normed, std::span(weights).first(count), std::span(outputs).first(count), false);
+  Matrix shared;
+  if (has_shared) {
+    shared = top(act_.shared, tokens);
+    backend_.silu_mul(outputs[2], outputs[3], outputs[2]);
+    backend_.linear(outputs[2], std::span(&block.shared.down, 1), std::span(&shared, 1), false);
+  }
+  backend_.moe({&moe, block.gate, block.up, block.down}, normed, outputs[0], shared, outputs[1],
+               top(act_.block, tokens));
 }
 
 void Model::run_attention(const AttentionBlock& block, std::int64_t tokens) {
@@ -278,11 +312,23 @@ backend::GdnArgs Model::gdn_args(const GdnBlock& block) const {
 }
 
 void Model::run_gdn(const GdnBlock& block, std::int64_t tokens) {
-  const std::array weights{block.qkv, block.z, block.a, block.b};
-  const std::array outputs{top(act_.qkv, tokens), top(act_.z, tokens), top(act_.a, tokens), top(act_.b, tokens)};
-  backend_.linear(top(act_.normed, tokens), weights, outputs, false);
-  const std::int64_t width = std::int64_t{spec_.gdn->value_heads} * spec_.gdn->value_dim;
-  backend_.gdn(gdn_args(block), outputs[0], outputs[1], outputs[2], outputs[3], top(act_.mixed, tokens, width));
+  const GdnSpec& gdn = *spec_.gdn;
+  const std::int64_t key_width = std::int64_t{gdn.key_heads} * gdn.key_dim;
+  const std::int64_t width = std::int64_t{gdn.value_heads} * gdn.value_dim;
+  const Matrix qkv = top(act_.qkv, tokens);
+  const Matrix z = top(act_.z, tokens);
+  const Matrix a = top(act_.a, tokens);
+  const Matrix b = top(act_.b, tokens);
+  const Matrix normed = top(act_.normed, tokens);
+  if (block.qkv.present()) {
+    backend_.linear(normed, std::array{block.qkv, block.z, block.a, block.b}, std::array{qkv, z, a, b}, false);
+  } else {
+    backend_.linear(normed, std::array{block.q, block.k, block.v, block.z, block.a, block.b},
+                    std::array{columns(qkv, 0, key_width), columns(qkv, key_width, key_width),
+                               columns(qkv, 2 * key_width, width), z, a, b},
+                    false);
+  }
+  backend_.gdn(gdn_args(block), qkv, z, a, b, top(act_.mixed, tokens, width));
 }
 
 std::vector<float> Model::read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,

@@ -30,6 +30,8 @@ class ForwardProbe {
   // Output of a layer's attention or GDN block, and of its MLP, before the residual add.
   virtual void mixer(std::int32_t layer, std::vector<float> values) = 0;
   virtual void mlp(std::int32_t layer, std::vector<float> values) = 0;
+  // What the router of a layer with experts decided for each token.
+  virtual void router(std::int32_t layer, backend::RouterChoices choices) = 0;
 };
 
 // What reading a checkpoint says without touching its weights.
@@ -69,6 +71,7 @@ class Model final : public Executor {
 
   const ModelSpec& spec() const { return spec_; }
   const std::vector<WeightBinder::Skipped>& skipped() const { return skipped_; }
+  const std::vector<WeightBinder::BoundWeight>& bound() const { return bound_; }
   backend::Backend& backend() { return backend_; }
 
   const ExecutorLimits& limits() const override { return limits_; }
@@ -87,6 +90,7 @@ class Model final : public Executor {
   void run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* probe);
   void run_attention(const AttentionBlock& block, std::int64_t tokens);
   void run_gdn(const GdnBlock& block, std::int64_t tokens);
+  void run_moe(const MoeBlock& block, std::int64_t tokens);
   void project(backend::Matrix in, backend::LinearId weight, std::int64_t tokens,
                const std::function<void(std::vector<float>)>& probe);
   backend::GdnArgs gdn_args(const GdnBlock& block) const;
@@ -95,6 +99,7 @@ class Model final : public Executor {
   ModelSpec spec_;
   DecoderWeights weights_;
   std::vector<WeightBinder::Skipped> skipped_;
+  std::vector<WeightBinder::BoundWeight> bound_;
   ExecutorLimits limits_;
   Activations act_;
   backend::Matrix head_input_;  // [logit rows, hidden]

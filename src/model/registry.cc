@@ -10,7 +10,8 @@ namespace sterling::model {
 namespace {
 
 // One row per family.
-constexpr std::array kArchitectures{&kLlama, &kQwen2, &kQwen3, &kQwen35Text, &kQwen35};
+constexpr std::array kArchitectures{&kLlama,    &kQwen2,     &kQwen3,         &kQwen35Text, &kQwen35,
+                                    &kQwen3Moe, &kQwen3Next, &kQwen35MoeText, &kQwen35Moe,  &kMixtral};
 
 std::string accepted_names() {
   std::string names;

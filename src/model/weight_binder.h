@@ -63,6 +63,8 @@ class WeightBinder {
   // Lets go of the pages of what has been packed.
   void loaded(const quant::StoredWeight& weight);
   void fail(std::string code, Error error);
+  // No problem so far.
+  bool intact() const { return problems_.empty(); }
 
   // `name` ends in ".weight".
   backend::LinearId linear(const std::string& name, std::int64_t rows, std::int64_t cols,
@@ -85,6 +87,11 @@ class WeightBinder {
   void skip_kv_scales();
 
   bool has(const std::string& name) const { return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr; }
+
+  // module.weight or module.weight_packed is there.
+  bool has_weight(const std::string& module) const {
+    return has(module + ".weight") || has(module + ".weight_packed");
+  }
 
   struct Skipped {
     std::string what;

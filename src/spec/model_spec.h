@@ -47,6 +47,15 @@ struct GdnSpec {
   std::int32_t conv_channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
 };
 
+// Mixture of experts: of `experts` SwiGLU networks the router picks experts_per_token for each token.
+struct MoeSpec {
+  std::int32_t experts = 0;
+  std::int32_t experts_per_token = 0;    // at most `experts`
+  std::int32_t intermediate = 0;         // of each expert
+  std::int32_t shared_intermediate = 0;  // of the expert that every token passes, scaled by a sigmoid; 0: there is none
+  bool norm_topk = true;                 // the picked experts' probabilities are divided by their sum
+};
+
 enum class LayerKind { kFullAttention, kLinearAttention };
 
 struct ModelSpec {
@@ -54,7 +63,7 @@ struct ModelSpec {
   std::string model_type;
   std::int32_t vocab_size = 0;
   std::int32_t hidden_size = 0;
-  std::int32_t intermediate_size = 0;
+  std::int32_t intermediate_size = 0;  // of dense MLPs; 0 where every layer has experts
   std::int32_t max_position_embeddings = 0;
   float rms_norm_eps = 1e-6F;
   bool zero_centered_norm = false;  // checkpoint stores w, the norm multiplies by 1 + w
@@ -63,11 +72,14 @@ struct ModelSpec {
   std::vector<LayerKind> layers;
   AttentionSpec attention;
   std::optional<GdnSpec> gdn;
+  std::optional<MoeSpec> moe;
+  std::vector<bool> moe_layers;  // with `moe`: which layers have experts in place of a dense MLP; one entry per layer
   std::int32_t mtp_layers = 0;              // recognised, not run
   bool has_vision = false;                  // vision tensors are known and skipped
   std::vector<std::int32_t> eos_token_ids;  // of config.json alone
 
   std::int32_t layer_count() const { return static_cast<std::int32_t>(layers.size()); }
+  bool has_experts(std::int32_t layer) const { return moe && moe_layers[static_cast<std::size_t>(layer)]; }
   std::int32_t count(LayerKind kind) const {
     std::int32_t n = 0;
     for (const LayerKind layer : layers) n += layer == kind ? 1 : 0;

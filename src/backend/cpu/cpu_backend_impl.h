@@ -1,5 +1,5 @@
-// Inside of the CPU backend; one class, its parts in weights.cc (loading), linear.cc (products), rows.cc (row-wise operations),
-// attention.cc and gdn.cc.
+// Inside of the CPU backend; one class, its parts in weights.cc and coded_weights.cc (loading), linear.cc (products), rows.cc (row-wise operations),
+// attention.cc, gdn.cc and moe.cc.
 #pragma once
 
 #include <cstddef>
@@ -96,12 +96,14 @@ class CpuBackend final : public Backend {
   void write_kv(const AttentionArgs& args, Matrix k, Matrix v) override;
   void attention(const AttentionArgs& args, Matrix q, Matrix out) override;
   void gdn(const GdnArgs& args, Matrix qkv, Matrix z, Matrix a, Matrix b, Matrix out) override;
+  void moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared, Matrix shared_gate, Matrix out) override;
   Matrix gather_logit_rows(Matrix x, Matrix out) override;
   void logits(Matrix x, LinearId weight, std::span<float> out) override;
 
   std::vector<float> read(Matrix x) const override;
   std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens,
                              bool value) const override;
+  RouterChoices read_choices() const override;
   std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const override;
   std::vector<float> read_conv_window(const GdnArgs& args, std::int32_t slot) const override;
 
@@ -133,16 +135,42 @@ class CpuBackend final : public Backend {
     Partials partials;        // [spans][rows]
   };
 
+  // Rows of one expert, at most kExpertRows: [begin, end) of the step's (expert, token) pairs in ascending order.
+  struct ExpertChunk {
+    std::int32_t expert = 0;
+    std::int32_t begin = 0;
+    std::int32_t end = 0;
+  };
+  // Per-thread working memory of moe().
+  struct MoeScratch {
+    float* gathered = nullptr;  // [kExpertRows][hidden]
+    float* product = nullptr;   // [kExpertRows][widest output]
+    std::byte* packed[kInputForms] = {};
+  };
+  static constexpr std::int32_t kExpertRows = 64;
+
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
   PackedLinear describe(const quant::StoredWeight& weight, const RowSelection& rows, ProductInput input) const;
   Status store_codes(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;
+  void pack_rows(InputForm form, Matrix x, int row_begin, int row_end, void* packed) const;
   const void* pack_input(Matrix x, InputForm form);
   // Runs the kernel that fits the weight's panels; fills in what `args` takes from the weight.
   void run_gemm(const PackedLinear& w, kernels::GemmArgs args) const;
   Status configure_attention(const ModelSpec& spec);
+  Status configure_moe(const ModelSpec& spec);
+  void route(const MoeSpec& spec, Matrix router, std::int64_t token);
+  void group_rows(const MoeSpec& spec, std::int64_t tokens);
+  // A chunk's rows of x, one after another.
+  Matrix gather_rows(const ExpertChunk& chunk, Matrix x, const MoeScratch& scratch) const;
+  void run_expert_panels(const PackedLinear& w, const void* packed, std::int64_t rows, std::int64_t panel_begin,
+                         std::int64_t panel_end, float* out, std::int64_t ldo) const;
+  void expert_gate_up(const MoeArgs& args, const ExpertChunk& chunk, Matrix x, std::int64_t panel_begin,
+                      std::int64_t panel_end, const MoeScratch& scratch);
+  void expert_down(const MoeArgs& args, Matrix shared, std::int64_t panel_begin, std::int64_t panel_end,
+                   const MoeScratch& scratch, Matrix out);
   void collect_units(const AttentionSpec& spec);
   void pack_queries(const AttentionSpec& spec, const AttentionUnit& unit, Matrix q, const AttentionScratch& scratch);
   void run_span(const AttentionArgs& args, const AttentionUnit& unit, std::int32_t span,
@@ -175,6 +203,19 @@ class CpuBackend final : public Backend {
   std::int64_t split_rows_ = 0;  // rows × spans that split mode can hold
   std::vector<AttentionUnit> units_;
   std::vector<SplitJob> split_jobs_;
+
+  // The last moe().
+  std::int64_t choice_count_ = 0;
+  std::vector<std::int32_t> chosen_;  // [tokens][experts_per_token], most probable first
+  std::vector<float> chosen_weight_;
+  std::vector<float> shared_scale_;      // [tokens] sigmoid of the shared expert's gate
+  std::vector<std::int32_t> row_token_;  // of each pair, by expert and then token, both ascending
+  std::vector<float> row_weight_;
+  std::vector<std::int32_t> expert_begin_;  // [experts + 1]
+  std::vector<ExpertChunk> chunks_;
+  platform::AlignedBuffer expert_hidden_;  // [pairs][intermediate]
+  platform::AlignedBuffer moe_memory_;
+  std::vector<MoeScratch> moe_scratch_;  // per thread
 
   // The current step.
   std::span<const SequenceSlice> slices_;

@@ -17,21 +17,25 @@ std::size_t CpuBackend::packed_bytes(InputForm form, std::int64_t rows, std::int
                                   : kernels_.packed_x_bytes_f32(m, static_cast<int>(k));
 }
 
-const void* CpuBackend::pack_input(Matrix x, InputForm form) {
+void CpuBackend::pack_rows(InputForm form, Matrix x, int row_begin, int row_end, void* packed) const {
   const auto m = static_cast<int>(x.rows);
   const auto k = static_cast<int>(x.cols);
+  const auto ld = static_cast<std::size_t>(x.ld);
+  if (form == InputForm::kBf16) {
+    kernels_.pack_x_bf16(x.data, ld, m, k, row_begin, row_end, packed);
+  } else {
+    kernels_.pack_x_f32(x.data, ld, m, k, row_begin, row_end, form == InputForm::kFp32RoundedToBf16, packed);
+  }
+}
+
+const void* CpuBackend::pack_input(Matrix x, InputForm form) {
   platform::AlignedBuffer& packed = packed_[static_cast<std::size_t>(form)];
   STERLING_CHECK(packed_bytes(form, x.rows, x.cols) <= packed.size());
   const std::int64_t tile = kernels_.row_tile;
   parallel_rows((x.rows + tile - 1) / tile, x.cols * tile, [&](std::int64_t begin, std::int64_t end) {
     const auto row_begin = static_cast<int>(begin * tile);
     const auto row_end = static_cast<int>(std::min<std::int64_t>(end * tile, x.rows));
-    const auto ld = static_cast<std::size_t>(x.ld);
-    if (form == InputForm::kBf16) {
-      kernels_.pack_x_bf16(x.data, ld, m, k, row_begin, row_end, packed.data());
-    } else {
-      kernels_.pack_x_f32(x.data, ld, m, k, row_begin, row_end, form == InputForm::kFp32RoundedToBf16, packed.data());
-    }
+    pack_rows(form, x, row_begin, row_end, packed.data());
   });
   return packed.data();
 }

@@ -294,6 +294,7 @@ Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) 
     rope.cosines.resize(tokens * rope.inverse_frequencies.size());
     rope.sines.resize(tokens * rope.inverse_frequencies.size());
   }
+  if (Status status = configure_moe(spec); !status) return status;
   return configure_attention(spec);
 }
 
