@@ -95,6 +95,9 @@ struct MoeArgs {
 struct RouterChoices {
   std::vector<std::int32_t> experts;
   std::vector<float> weights;
+  // Per token: the last chosen logit minus the best that was not (infinity if all are chosen), and the largest |logit|.
+  std::vector<float> margins;
+  std::vector<float> magnitudes;
 };
 
 struct PoolOptions {

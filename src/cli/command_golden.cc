@@ -76,6 +76,7 @@ Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   auto runtime = load_runtime(options);
   if (!runtime) return runtime.error();
   const std::string isa = runtime->kernels->name;
+  const bool moe = runtime->model->spec().moe.has_value();
   std::size_t longest = 1;
   for (const lab::GoldenPrompt& prompt : data->prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.greedy_tokens.size());
@@ -85,7 +86,17 @@ Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   if (!subject) return subject.error();
   const auto compute =
       options.compute == backend::Compute::kFp32 ? lab::GoldenCompute::kFp32 : lab::GoldenCompute::kBf16;
-  return lab::compare_golden(**subject, *data, compute, isa);
+  // What the routers decide without BF16 roundings.
+  std::unique_ptr<ModelSubject> unrounded;
+  if (moe && compute == lab::GoldenCompute::kBf16) {
+    options.compute = backend::Compute::kFp32;
+    auto second = load_runtime(options);
+    if (!second) return second.error();
+    auto created = ModelSubject::create(std::move(*second), static_cast<std::int32_t>(longest), 0);
+    if (!created) return created.error();
+    unrounded = std::move(*created);
+  }
+  return lab::compare_golden(**subject, *data, compute, isa, unrounded.get());
 }
 
 std::string describe(const lab::GoldenReport& report) {
@@ -99,6 +110,10 @@ std::string describe(const lab::GoldenReport& report) {
                         fmt::format("{}/{}", prompt.top1_matches, prompt.top1_total),
                         fmt::format("{}/{}", prompt.greedy.matched, prompt.greedy.tokens),
                         prompt.logits.within() && prompt.greedy.passed() ? "" : "  FAILED");
+    for (const lab::GoldenFlip& flip : prompt.flips) {
+      text += fmt::format("  BF16 picks another expert at position {} in MoE layer {}: margin {:.1e}, a tie up to {:.1e}{}\n",
+                          flip.position, flip.layer, flip.margin, flip.allowed, flip.excused() ? "" : "  FAILED");
+    }
   }
   for (std::size_t i = 0; i < report.layers.size(); ++i) {
     const lab::GoldenLayerResult& layer = report.layers[i];

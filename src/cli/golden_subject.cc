@@ -14,7 +14,9 @@ class Recorder final : public model::ForwardProbe {
         mixer_(static_cast<std::size_t>(layers)),
         mlp_(static_cast<std::size_t>(layers)),
         experts_(static_cast<std::size_t>(layers)),
-        weights_(static_cast<std::size_t>(layers)) {}
+        weights_(static_cast<std::size_t>(layers)),
+        margins_(static_cast<std::size_t>(layers)),
+        magnitudes_(static_cast<std::size_t>(layers)) {}
 
   void hidden(std::int32_t index, std::vector<float> values) override { append(hidden_, index, values); }
   void mixer(std::int32_t layer, std::vector<float> values) override { append(mixer_, layer, values); }
@@ -22,6 +24,8 @@ class Recorder final : public model::ForwardProbe {
   void router(std::int32_t layer, backend::RouterChoices choices) override {
     append(experts_, layer, choices.experts);
     append(weights_, layer, choices.weights);
+    append(margins_, layer, choices.margins);
+    append(magnitudes_, layer, choices.magnitudes);
   }
 
   void move_into(lab::GoldenRun& run) {
@@ -30,6 +34,8 @@ class Recorder final : public model::ForwardProbe {
     join(mlp_, run.mlp);
     join(experts_, run.router_experts);
     join(weights_, run.router_weights);
+    join(margins_, run.router_margins);
+    join(magnitudes_, run.router_magnitudes);
   }
 
  private:
@@ -47,7 +53,7 @@ class Recorder final : public model::ForwardProbe {
 
   Rows<float> hidden_, mixer_, mlp_;
   Rows<std::int32_t> experts_;  // empty for layers without
-  Rows<float> weights_;
+  Rows<float> weights_, margins_, magnitudes_;
 };
 
 void append(std::vector<float>& out, const std::vector<float>& values) {

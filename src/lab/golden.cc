@@ -1,6 +1,8 @@
 #include "lab/golden.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -32,8 +34,44 @@ std::size_t argmax(std::span<const float> row) {
 
 // ---- logits and text -------------------------------------------------------------------------------------------------
 
+struct LogitBound {
+  std::optional<double> distance;  // of Hugging Face's float32 run
+  double bound = 0.0;
+};
+
+LogitBound logit_bound(const GoldenPrompt& prompt, GoldenCompute compute, const ModelSpec& spec) {
+  LogitBound out;
+  if (prompt.logits.narrow) {
+    out.distance = max_abs_error(std::span<const double>(prompt.logits.narrow->values), prompt.logits.wide.values);
+  }
+  const double magnitude = max_abs(prompt.logits.wide.values);
+  out.bound = error_bound(compute, yardstick(out.distance.value_or(0.0), magnitude), spec.gdn.has_value());
+  return out;
+}
+
+// The prompt and all of its continuation that is fed back, in both modes: where the choices of experts part (golden_routing.h).
+Status find_flips(GoldenSubject& subject, GoldenSubject& unrounded, const GoldenPrompt& prompt, GoldenCompute compute,
+                  GoldenPromptResult& result) {
+  std::vector<std::int32_t> text = prompt.tokens;
+  if (!prompt.greedy_tokens.empty()) {
+    text.insert(text.end(), prompt.greedy_tokens.begin(), prompt.greedy_tokens.end() - 1);
+  }
+  Expected<GoldenRun> rounded = subject.run(text, true);
+  if (!rounded) return rounded.error();
+  Expected<GoldenRun> wanted = unrounded.run(text, true);
+  if (!wanted) return wanted.error();
+  const auto view = [](const GoldenRun& run) {
+    return RoutedRun{run.router_experts, run.router_margins, run.router_magnitudes};
+  };
+  const double magnitude = max_abs(prompt.logits.wide.values);
+  const double bound = logit_bound(prompt, compute, subject.spec()).bound;
+  result.flips = first_flips(view(*wanted), view(*rounded), text.size(), magnitude > 0.0 ? bound / magnitude : 0.0);
+  result.comparable = first_flipped_position(result.flips, result.comparable);
+  return {};
+}
+
 Expected<GoldenPromptResult> compare_logits(const GoldenData& data, const GoldenPrompt& prompt, const GoldenRun& run,
-                                            GoldenCompute compute, const ModelSpec& spec) {
+                                            GoldenCompute compute, const ModelSpec& spec, GoldenPromptResult out) {
   const std::int64_t vocab = spec.vocab_size;
   const std::int64_t wanted = prompt.logits.wide.shape[1];
   if (wanted != vocab) return wrong_shape(data, prompt.name + ".logits.f64", "logits per token", wanted, vocab);
@@ -42,24 +80,19 @@ Expected<GoldenPromptResult> compare_logits(const GoldenData& data, const Golden
     return wrong_shape(data, prompt.name + ".logits.f64", "tokens", static_cast<std::int64_t>(prompt.tokens.size()),
                        static_cast<std::int64_t>(run.logits.size() / width));
   }
-  GoldenPromptResult out;
-  out.name = prompt.name;
-  out.length = static_cast<std::int64_t>(prompt.tokens.size());
   out.logits.name = "logits";
   out.logits.max_abs_reference = max_abs(prompt.logits.wide.values);
   for (std::size_t i = 0; i < prompt.positions.size(); ++i) {
+    if (prompt.positions[i] >= out.comparable) continue;
     const auto got = slice(run.logits, static_cast<std::size_t>(prompt.positions[i]), width);
     const auto reference = slice(prompt.logits.wide, i);
     out.logits.max_abs_error = std::max(out.logits.max_abs_error, max_abs_error(got, reference));
     out.top1_matches += argmax(got) == argmax(reference) ? 1 : 0;
     out.top1_total += 1;
   }
-  double distance = 0.0;
-  if (prompt.logits.narrow) {
-    distance = max_abs_error(std::span<const double>(prompt.logits.narrow->values), prompt.logits.wide.values);
-    out.logits.hf_fp32_error = distance;
-  }
-  out.logits.bound = error_bound(compute, yardstick(distance, out.logits.max_abs_reference), spec.gdn.has_value());
+  const LogitBound bound = logit_bound(prompt, compute, spec);
+  out.logits.hf_fp32_error = bound.distance;
+  out.logits.bound = bound.bound;
   return out;
 }
 
@@ -71,7 +104,9 @@ Status compare_greedy(GoldenSubject& subject, const GoldenPrompt& prompt, Golden
   greedy.tokens = steps;
   const auto undecided = std::find_if(prompt.greedy_margins.begin(), prompt.greedy_margins.end(),
                                       [&](double margin) { return margin <= 2.0 * result.logits.bound; });
-  greedy.decided = undecided - prompt.greedy_margins.begin();
+  // Step i is decided at position length - 1 + i.
+  greedy.decided = std::min(undecided - prompt.greedy_margins.begin(),
+                            std::max<std::ptrdiff_t>(0, result.comparable - (result.length - 1)));
   const auto limit = std::min(got->size(), prompt.greedy_tokens.size());
   std::size_t equal = 0;
   while (equal < limit && (*got)[equal] == prompt.greedy_tokens[equal]) ++equal;
@@ -89,8 +124,14 @@ Status compare_greedy(GoldenSubject& subject, const GoldenPrompt& prompt, Golden
 class LayerComparison {
  public:
   LayerComparison(const GoldenData& data, const GoldenPrompt& prompt, const GoldenRun& run, const ModelSpec& spec,
-                  GoldenCompute compute)
-      : data_(data), prompt_(prompt), internals_(*prompt.internals), run_(run), spec_(spec), compute_(compute) {}
+                  GoldenCompute compute, std::span<const GoldenFlip> flips)
+      : data_(data),
+        prompt_(prompt),
+        internals_(*prompt.internals),
+        run_(run),
+        spec_(spec),
+        compute_(compute),
+        flipped_(layer_of_flip(flips)) {}
 
   Expected<GoldenReport> compare() {
     GoldenReport out;
@@ -106,6 +147,9 @@ class LayerComparison {
     check_size("v", internals_.v, run_.v);
     check_size("gdn.state", internals_.gdn_state, run_.gdn_state);
     check_conv_size();
+    if (internals_.router_weights) {
+      check_size("router.weights", internals_.router_weights->wide, run_.router_weights, "values");
+    }
     if (error_) return *error_;
 
     for (std::size_t row = 0; row < rows; ++row) {
@@ -122,12 +166,17 @@ class LayerComparison {
     }
     std::size_t attention = 0;
     std::size_t linear = 0;
+    std::size_t routed = 0;
     for (std::size_t layer = 0; layer < layers; ++layer) {
       std::vector<GoldenResult>& entries = out.layers[layer].entries;
       const double stream = std::max(distance_[layer], distance_[layer + 1]);
       if (internals_.mixer)
         entries.push_back(compare_layer("mixer", *internals_.mixer, run_.mixer, layer, layer, stream));
       if (internals_.mlp) entries.push_back(compare_layer("mlp", *internals_.mlp, run_.mlp, layer, layer, stream));
+      if (spec_.has_experts(static_cast<std::int32_t>(layer))) {
+        if (internals_.router_weights) entries.push_back(compare_router(routed, layer));
+        ++routed;
+      }
       if (spec_.layers[layer] == LayerKind::kFullAttention) {
         if (internals_.k) entries.push_back(compare_layer("k", *internals_.k, run_.k, attention, layer, 0.0));
         if (internals_.v) entries.push_back(compare_layer("v", *internals_.v, run_.v, attention, layer, 0.0));
@@ -141,10 +190,64 @@ class LayerComparison {
         ++linear;
       }
     }
+    leave_out_consequences(out);
     return out;
   }
 
  private:
+  // The decoder layer of the lowest flip within the prompt; `layers` without one.
+  std::size_t layer_of_flip(std::span<const GoldenFlip> flips) const {
+    const std::int32_t layers = spec_.layer_count();
+    const std::int32_t among_experts = first_flipped_layer(flips, static_cast<std::int64_t>(prompt_.tokens.size()), layers);
+    std::int32_t seen = 0;
+    for (std::int32_t layer = 0; layer < layers; ++layer) {
+      if (spec_.has_experts(layer) && seen++ == among_experts) return static_cast<std::size_t>(layer);
+    }
+    return static_cast<std::size_t>(layers);
+  }
+
+  // From the router of layer `flipped_` on nothing is comparable: no bound.
+  void leave_out_consequences(GoldenReport& report) const {
+    if (flipped_ >= report.layers.size()) return;
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    for (std::size_t layer = flipped_; layer < report.layers.size(); ++layer) {
+      report.layers[layer].hidden.bound = kNone;
+      for (GoldenResult& entry : report.layers[layer].entries) {
+        if (layer > flipped_ || entry.name == "mlp" || entry.name == "router") entry.bound = kNone;
+      }
+    }
+    if (report.final_norm) report.final_norm->bound = kNone;
+  }
+
+  // Chosen experts must be the reference's (infinite error if not), and their weights close. Weights are a softmax, so logits off by e
+  // move them by at most e / 2; e by the rule of golden_bounds.h: relative noise of the layer times the largest logit.
+  GoldenResult compare_router(std::size_t index, std::size_t layer) const {
+    const GoldenTensor& wide = internals_.router_weights->wide;
+    const auto k = static_cast<std::size_t>(wide.shape[2]);
+    const std::size_t count = wide.slice_size();
+    const auto weights = slice(wide, index);
+    const auto got_weights = slice(run_.router_weights, index, count);
+    GoldenResult out;
+    out.name = "router";
+    out.max_abs_reference = max_abs(weights);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto token = index * count + i / k * k;
+      const auto ids = std::span(run_.router_experts).subspan(token, k);
+      const auto at = std::find(ids.begin(), ids.end(), internals_.router_experts[index * count + i]);
+      const double error =
+          at == ids.end() ? std::numeric_limits<double>::infinity()
+                          : std::abs(static_cast<double>(got_weights[i / k * k + static_cast<std::size_t>(at - ids.begin())]) -
+                                     weights[i]);
+      out.max_abs_error = std::max(out.max_abs_error, std::isfinite(error) ? error : std::numeric_limits<double>::infinity());
+    }
+    const std::size_t tokens = count / k;
+    float logit = 0.0F;
+    for (const float value : slice(run_.router_magnitudes, index, tokens)) logit = std::max(logit, value);
+    out.bound = error_bound(compute_, yardstick(noise(layer) * static_cast<double>(logit) / 2.0, out.max_abs_reference),
+                            spec_.gdn.has_value());
+    return out;
+  }
+
   std::string entry_name(std::string_view what) const { return fmt::format("{}.{}.f64", prompt_.name, what); }
 
   void check_size(std::string_view what, const GoldenTensor& wide, const std::vector<float>& got,
@@ -194,11 +297,16 @@ class LayerComparison {
   // Index `index` of an entry that belongs to decoder layer `layer`; `least` is the estimate's lower limit.
   GoldenResult compare_layer(std::string_view name, const GoldenEntry& entry, const std::vector<float>& got,
                              std::size_t index, std::size_t layer, double least) const {
+    return compare_slice(name, entry, got, index, std::max(least, noise(layer) * max_abs(slice(entry.wide, index))));
+  }
+
+  // Relative distance of Hugging Face's float32 run in the residual stream around a layer.
+  double noise(std::size_t layer) const {
     double noise = 0.0;
     for (const std::size_t row : {layer, layer + 1}) {
       if (magnitude_[row] > 0.0) noise = std::max(noise, distance_[row] / magnitude_[row]);
     }
-    return compare_slice(name, entry, got, index, std::max(least, noise * max_abs(slice(entry.wide, index))));
+    return noise;
   }
 
   const GoldenData& data_;
@@ -207,6 +315,7 @@ class LayerComparison {
   const GoldenRun& run_;
   const ModelSpec& spec_;
   const GoldenCompute compute_;
+  const std::size_t flipped_;
   GoldenEntry conv_reference_;
   std::vector<double> distance_;   // of each row of hidden, HF float32 from float64
   std::vector<double> magnitude_;  // of each row of hidden
@@ -229,24 +338,32 @@ std::optional<std::int64_t> first_over_bound(const GoldenReport& report) {
 
 bool GoldenReport::passed() const {
   return !first_layer_over_bound && std::all_of(prompts.begin(), prompts.end(), [](const GoldenPromptResult& prompt) {
-    return prompt.logits.within() && prompt.greedy.passed();
+    return prompt.logits.within() && prompt.greedy.passed() &&
+           std::all_of(prompt.flips.begin(), prompt.flips.end(), [](const GoldenFlip& flip) { return flip.excused(); });
   });
 }
 
 Expected<GoldenReport> compare_golden(GoldenSubject& subject, const GoldenData& data, GoldenCompute compute,
-                                      std::string isa) {
+                                      std::string isa, GoldenSubject* unrounded) {
   const ModelSpec& spec = subject.spec();
   GoldenReport report;
   std::vector<GoldenPromptResult> prompts;
   for (const GoldenPrompt& prompt : data.prompts) {
     Expected<GoldenRun> run = subject.run(prompt.tokens, prompt.internals.has_value());
     if (!run) return run.error();
-    Expected<GoldenPromptResult> result = compare_logits(data, prompt, *run, compute, spec);
+    GoldenPromptResult place;
+    place.name = prompt.name;
+    place.length = static_cast<std::int64_t>(prompt.tokens.size());
+    place.comparable = place.length + std::max<std::int64_t>(1, static_cast<std::int64_t>(prompt.greedy_tokens.size())) - 1;
+    if (unrounded != nullptr) {
+      if (Status status = find_flips(subject, *unrounded, prompt, compute, place); !status) return status.error();
+    }
+    Expected<GoldenPromptResult> result = compare_logits(data, prompt, *run, compute, spec, std::move(place));
     if (!result) return result.error();
     if (Status status = compare_greedy(subject, prompt, *result); !status) return status.error();
     prompts.push_back(std::move(*result));
     if (!prompt.internals) continue;
-    Expected<GoldenReport> layers = LayerComparison(data, prompt, *run, spec, compute).compare();
+    Expected<GoldenReport> layers = LayerComparison(data, prompt, *run, spec, compute, prompts.back().flips).compare();
     if (!layers) return layers.error();
     report = std::move(*layers);
   }

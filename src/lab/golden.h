@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "lab/golden_bounds.h"
 #include "lab/golden_data.h"
+#include "lab/golden_routing.h"
 #include "spec/model_spec.h"
 
 namespace sterling::lab {
@@ -26,6 +27,8 @@ struct GoldenRun {
   std::vector<float> mixer, mlp;  // [layers][n][hidden] block outputs before the residual addition
   std::vector<std::int32_t> router_experts;  // [layers with experts][n][experts per token], most probable first
   std::vector<float> router_weights;         // the same
+  // [layers with experts][n] last chosen logit minus the best one not chosen, and the largest |logit|
+  std::vector<float> router_margins, router_magnitudes;
   std::vector<float> k, v;        // [full-attention layers][kv_heads][n][head_dim], read back as the cache holds them
   std::vector<float> gdn_state;   // [GDN layers][value_heads][key_dim][value_dim]
   std::vector<float> gdn_conv;    // [GDN layers][channels][kernel - 1] last raw inputs of the convolution, oldest first
@@ -70,6 +73,9 @@ struct GoldenGreedy {
 struct GoldenPromptResult {
   std::string name;
   std::int64_t length = 0;
+  // BF16 and experts: choices that differ from the FP32 mode's (golden_routing.h). Positions from `comparable` on are not compared.
+  std::vector<GoldenFlip> flips;
+  std::int64_t comparable = 0;  // at most length + greedy tokens - 1
   GoldenResult logits;
   std::int64_t top1_matches = 0;
   std::int64_t top1_total = 0;
@@ -78,7 +84,7 @@ struct GoldenPromptResult {
 
 struct GoldenLayerResult {
   GoldenResult hidden;                // residual stream after the layer
-  std::vector<GoldenResult> entries;  // mixer, mlp, and what the layer keeps in caches
+  std::vector<GoldenResult> entries;  // mixer, mlp, router, and what the layer keeps in caches
 };
 
 struct GoldenReport {
@@ -95,10 +101,10 @@ struct GoldenReport {
   bool passed() const;
 };
 
-// Runs everything. `isa` only goes into the report. Errors: the model's own, and kInvalidArgument when the reference belongs to
+// Runs everything. `isa` only goes into the report. `unrounded`: the same model in FP32 mode, for models with experts under kBf16; else null. Errors: the model's own, and kInvalidArgument when the reference belongs to
 // a model of other dimensions.
 Expected<GoldenReport> compare_golden(GoldenSubject& subject, const GoldenData& data, GoldenCompute compute,
-                                      std::string isa);
+                                      std::string isa, GoldenSubject* unrounded = nullptr);
 
 // The document of `sterling golden --json`. Infinite errors are null.
 boost::json::object golden_report_json(const GoldenReport& report);

@@ -30,10 +30,10 @@ class Reader {
     return at != all.end() && at->name == full ? &*at : nullptr;
   }
 
-  std::vector<std::int32_t> integers(const std::string& name) {
+  std::vector<std::int32_t> integers(const std::string& name, std::size_t rank = 1) {
     const TensorView* view = require(name, DType::kI32);
     if (view == nullptr) return {};
-    if (view->shape.size() != 1) fail(name, "expected one dimension");
+    if (view->shape.size() != rank) fail(name, rank == 1 ? "expected one dimension" : fmt::format("expected {} dimensions", rank));
     std::vector<std::int32_t> out(view->data.size() / sizeof(std::int32_t));
     std::memcpy(out.data(), view->data.data(), view->data.size());
     return out;
@@ -116,6 +116,13 @@ std::optional<GoldenInternals> read_internals(Reader& reader, const std::string&
   out.mlp = reader.optional_entry(prompt + "mlp", 3);
   out.k = reader.optional_entry(prompt + "k", 4);
   out.v = reader.optional_entry(prompt + "v", 4);
+  out.router_weights = reader.optional_entry(prompt + "router.weights", 3);
+  if (out.router_weights) {
+    out.router_experts = reader.integers(prompt + "router.experts", 3);
+    if (out.router_experts.size() != out.router_weights->wide.values.size()) {
+      reader.fail(prompt + "router.experts", "its size differs from router.weights'");
+    }
+  }
   out.gdn_state = reader.optional_entry(prompt + "gdn.state", 4);
   out.gdn_conv = reader.optional_entry(prompt + "gdn.conv", 3);
   if (!reader.ok()) return out;

@@ -37,8 +37,18 @@ boost::json::object prompt_json(const GoldenPromptResult& prompt) {
   const GoldenResult& logits = prompt.logits;
   boost::json::value ratio = nullptr;
   if (logits.hf_fp32_error && *logits.hf_fp32_error > 0.0) ratio = number(logits.max_abs_error / *logits.hf_fp32_error);
+  boost::json::array flips;
+  for (const GoldenFlip& flip : prompt.flips) {
+    flips.push_back({{"expert_layer", flip.layer},
+                     {"position", flip.position},
+                     {"margin", number(flip.margin)},
+                     {"allowed_margin", number(flip.allowed)},
+                     {"excused", flip.excused()}});
+  }
   return {{"name", prompt.name},
           {"length", prompt.length},
+          {"comparable_positions", prompt.comparable},
+          {"expert_flips", std::move(flips)},
           {"max_abs_logit_error", number(logits.max_abs_error)},
           {"max_abs_reference", number(logits.max_abs_reference)},
           {"hf_fp32_error", optional(logits.hf_fp32_error)},

@@ -205,9 +205,10 @@ class CpuBackend final : public Backend {
   std::vector<SplitJob> split_jobs_;
 
   // The last moe().
-  std::int64_t choice_count_ = 0;
+  std::int64_t routed_tokens_ = 0;
   std::vector<std::int32_t> chosen_;  // [tokens][experts_per_token], most probable first
   std::vector<float> chosen_weight_;
+  std::vector<float> router_margin_, router_magnitude_;  // [tokens]
   std::vector<float> shared_scale_;      // [tokens] sigmoid of the shared expert's gate
   std::vector<std::int32_t> row_token_;  // of each pair, by expert and then token, both ascending
   std::vector<float> row_weight_;

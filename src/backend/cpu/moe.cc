@@ -4,7 +4,9 @@
 // columns. List 2: some columns of the output; its task goes through all experts in ascending order and adds each one's share, so that
 // an output element has one owner and one order of summation, whoever else is in the batch.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "backend/cpu/cpu_backend_impl.h"
 #include "base/check.h"
@@ -27,6 +29,8 @@ Status CpuBackend::configure_moe(const ModelSpec& spec) {
   chosen_.resize(pairs);
   chosen_weight_.resize(pairs);
   shared_scale_.resize(tokens);
+  router_margin_.resize(tokens);
+  router_magnitude_.resize(tokens);
   row_token_.resize(pairs);
   row_weight_.resize(pairs);
   expert_begin_.resize(static_cast<std::size_t>(moe.experts) + 1);
@@ -69,14 +73,20 @@ void CpuBackend::route(const MoeSpec& spec, Matrix router, std::int64_t token) {
   std::int32_t* chosen = chosen_.data() + static_cast<std::size_t>(token) * k;
   float* weight = chosen_weight_.data() + static_cast<std::size_t>(token) * k;
   std::size_t count = 0;
+  float best_rejected = -std::numeric_limits<float>::infinity();
+  float magnitude = 0.0F;
   for (std::size_t e = 0; e < experts; ++e) {
+    magnitude = std::max(magnitude, std::abs(logits[e]));
     std::size_t at = count;
     while (at > 0 && logits[e] > logits[chosen[at - 1]]) --at;
+    if (count == k) best_rejected = std::max(best_rejected, at == k ? logits[e] : logits[chosen[k - 1]]);
     if (at == k) continue;
     if (count < k) ++count;
     for (std::size_t i = count - 1; i > at; --i) chosen[i] = chosen[i - 1];
     chosen[at] = static_cast<std::int32_t>(e);
   }
+  router_margin_[static_cast<std::size_t>(token)] = logits[chosen[k - 1]] - best_rejected;
+  router_magnitude_[static_cast<std::size_t>(token)] = magnitude;
   const float largest = logits[chosen[0]];
   for (std::size_t e = 0; e < experts; ++e) logits[e] -= largest;
   kernels_.exp(logits, logits, experts);
@@ -193,7 +203,7 @@ void CpuBackend::moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared
   const MoeSpec& spec = *args.spec;
   STERLING_CHECK(x.rows <= pools_.max_batch_tokens && router.cols == spec.experts && out.cols == x.cols);
   if (x.rows == 0) return;
-  choice_count_ = x.rows * spec.experts_per_token;
+  routed_tokens_ = x.rows;
   parallel_rows(x.rows, router.cols, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t token = begin; token < end; ++token) {
       route(spec, router, token);
@@ -228,8 +238,12 @@ void CpuBackend::moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared
 }
 
 RouterChoices CpuBackend::read_choices() const {
-  return {{chosen_.begin(), chosen_.begin() + choice_count_},
-          {chosen_weight_.begin(), chosen_weight_.begin() + choice_count_}};
+  const auto per_token = static_cast<std::ptrdiff_t>(router_margin_.empty() ? 0 : chosen_.size() / router_margin_.size());
+  const auto first = [](const auto& all, std::int64_t count) {
+    return std::vector(all.begin(), all.begin() + count);
+  };
+  return {first(chosen_, routed_tokens_ * per_token), first(chosen_weight_, routed_tokens_ * per_token),
+          first(router_margin_, routed_tokens_), first(router_magnitude_, routed_tokens_)};
 }
 
 }  // namespace sterling::backend
