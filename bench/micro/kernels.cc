@@ -36,6 +36,15 @@ void add_tier(const kernels::KernelTable& table) {
                                    measure(state, workload);
                                  });
   }
+  for (const Weights type : {Weights::kFp8, Weights::kFp8Block, Weights::kNvfp4, Weights::kMxfp4, Weights::kMxfp8}) {
+    for (const int m : {1, 4, 8, 64}) {
+      benchmark::RegisterBenchmark((tier + "/gemm_" + weights_name(type) + "_in_L2/m:" + std::to_string(m)).c_str(),
+                                   [&table, type, m](benchmark::State& state) {
+                                     GemmWorkload workload(table, one_thread(), type, m, 1024, 256, 1);
+                                     measure(state, workload);
+                                   });
+    }
+  }
   for (const int m : {1, 12, 64}) {
     benchmark::RegisterBenchmark((tier + "/gemm_f32_in_L2/m:" + std::to_string(m)).c_str(),
                                  [&table, m](benchmark::State& state) {

@@ -55,7 +55,7 @@ constexpr int kLanes = 16;
 //   kMxfp8     E4M3   32     E8M0, one byte
 //
 // A panel is group after group: first the scales of its 16 lanes (kFp8: none), then its codes in blocks of 4 K pairs:
-//   E4M3: block[pair][lane][2] bytes;  128 bytes
+//   E4M3: block[pair][lane][2] bytes, each code rotated left by one bit, so that its sign is last (decoding is shorter);  128 bytes
 //   E2M1: block[lane] 32-bit words, little endian: bits 4i … 4i + 3 the even element of pair i, bits 16 + 4i … the odd one;  64 bytes
 // The last group may be short; its last block is filled up with codes of zero, over which nothing is summed.
 enum class CodeFormat { kFp8, kFp8Block, kNvfp4, kMxfp4, kMxfp8 };
@@ -131,10 +131,13 @@ struct AttentionMergeArgs {
 // The token-by-token delta rule of one value head (Yang et al., "Gated Delta Networks", and HF modeling_qwen3_next.py,
 // torch_recurrent_gated_delta_rule), FP32. For each token t, with S of [key_dim][value_dim]:
 //   S[i][j] = S[i][j] * decay[t]
-//   r[j]    = quad sum over i of k[t][i] * S[i][j]
+//   r[j]    = quad sum over i of k[t][i] * S[i][j];   p[j] = the same with q[t][i]
 //   d[j]    = (v[t][j] - r[j]) * beta[t]
+//   o[t][j] = fma(lane sum over i of q[t][i] * k[t][i], d[j], p[j])
 //   S[i][j] = fma(k[t][i], d[j], S[i][j])
-//   o[t][j] = quad sum over i of q[t][i] * S[i][j]
+// o is q against the updated state, q·(S + k d), written so that the token's own part is one number times d. Reading it out of the rounded
+// state instead gives every column a rounding of its own where q·k nearly cancels, and the output norm blows those up; a common factor it
+// divides away. Costs nothing: both reads share one pass.
 // "quad sum": four chains, chain c takes i = c, c + 4, … ascending with fma from +0; result (c0 + c1) + (c2 + c3).
 // A tier may fuse the update of token t with the read of t + 1 and block over columns: the roundings are the same.
 struct GdnArgs {

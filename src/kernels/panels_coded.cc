@@ -36,6 +36,12 @@ struct Layout {
 constexpr std::size_t e4m3_byte(std::size_t i, std::size_t lane) {
   return (i % kBlockElements / 2 * kLaneCount + lane) * 2 + i % 2;
 }
+constexpr std::uint8_t rotate_left(std::uint8_t code) {
+  return static_cast<std::uint8_t>(code << 1 | code >> 7);
+}
+constexpr std::uint8_t rotate_right(std::uint8_t code) {
+  return static_cast<std::uint8_t>(code >> 1 | code << 7);
+}
 constexpr std::size_t e2m1_bit(std::size_t i) {
   return i % kBlockElements / 2 * 4 + i % 2 * 16;
 }
@@ -95,7 +101,7 @@ void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const
           const unsigned code = row[i / 2] >> (i % 2 * 4) & 15u;
           block[e2m1_byte(i, lane)] = static_cast<std::uint8_t>(block[e2m1_byte(i, lane)] | code << e2m1_shift(i));
         } else {
-          block[e4m3_byte(i, lane)] = row[i];
+          block[e4m3_byte(i, lane)] = rotate_left(row[i]);
         }
       }
     }
@@ -122,7 +128,7 @@ void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane_index
         codes[i / 2] = static_cast<std::uint8_t>(codes[i / 2] | code << 4);
       }
     } else {
-      codes[i] = block[e4m3_byte(i, lane)];
+      codes[i] = rotate_right(block[e4m3_byte(i, lane)]);
     }
   }
 }

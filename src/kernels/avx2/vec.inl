@@ -66,13 +66,14 @@ inline __m256i bf16_of_e4m3(__m128i bytes) {
   // Values of the codes with exponent 0, by mantissa.
   const __m256i small = _mm256_broadcastsi128_si256(
       _mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
-  const __m256i codes = _mm256_cvtepi8_epi16(bytes);
-  const __m256i shifted = _mm256_slli_epi16(codes, 4);  // sign at the top, exponent and mantissa where BF16 has them
+  const __m256i codes = _mm256_cvtepu8_epi16(bytes);
+  // One multiplication shifts twice: exponent and mantissa go where BF16 has them, and the sign, which is last, to the top.
+  const __m256i shifted = _mm256_mullo_epi16(codes, _mm256_set1_epi16(static_cast<int16_t>(0x8008)));
   const __m256i bits = _mm256_and_si256(shifted, _mm256_set1_epi16(0x07f0));
   const __m256i normal = _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
   // Byte indices 2m and 2m + 1.
-  const __m256i mantissa = _mm256_and_si256(codes, _mm256_set1_epi16(7));
-  const __m256i index = _mm256_add_epi16(_mm256_mullo_epi16(mantissa, _mm256_set1_epi16(0x0202)), _mm256_set1_epi16(0x0100));
+  const __m256i twice = _mm256_and_si256(codes, _mm256_set1_epi16(14));
+  const __m256i index = _mm256_add_epi16(_mm256_mullo_epi16(twice, _mm256_set1_epi16(0x0101)), _mm256_set1_epi16(0x0100));
   const __m256i subnormal = _mm256_cmpgt_epi16(_mm256_set1_epi16(0x0080), bits);
   const __m256i magnitude = _mm256_blendv_epi8(normal, _mm256_shuffle_epi8(small, index), subnormal);
   return _mm256_or_si256(magnitude, _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0x8000))));

@@ -39,17 +39,19 @@ inline void prefetch(const void* p) {
 inline B b_load_bytes(const void* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
-alignas(64) constexpr uint16_t kBf16OfSubnormalE4m3[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+// Of the codes with exponent 0, by code: three bits of mantissa and, last, the sign.
+alignas(64) constexpr uint16_t kBf16OfSubnormalE4m3[32] = {0,      0x8000, 0x3b00, 0xbb00, 0x3b80, 0xbb80, 0x3bc0, 0xbbc0,
+                                                           0x3c00, 0xbc00, 0x3c20, 0xbc20, 0x3c40, 0xbc40, 0x3c60, 0xbc60};
 inline B b_load_e4m3_pair(const void* p) {
-  const __m512i codes = _mm512_cvtepi8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-  const __m512i shifted = _mm512_slli_epi16(codes, 4);  // sign at the top, exponent and mantissa where BF16 has them
-  const __m512i normal = _mm512_add_epi16(_mm512_and_si512(shifted, _mm512_set1_epi16(0x07f0)), _mm512_set1_epi16(120 << 7));
-  // Exponent 0: the code's low five bits are its mantissa, an index.
-  const __mmask32 subnormal = _mm512_testn_epi16_mask(shifted, _mm512_set1_epi16(0x0780));
-  const __m512i magnitude =
-      _mm512_mask_permutexvar_epi16(normal, subnormal, codes, _mm512_load_si512(kBf16OfSubnormalE4m3));
-  constexpr int kFirstOrSecondAndThird = 0xf8;
-  return _mm512_ternarylogic_epi32(magnitude, shifted, _mm512_set1_epi16(static_cast<int16_t>(0x8000)), kFirstOrSecondAndThird);
+  const __m512i codes = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
+  // One multiplication shifts twice: exponent and mantissa go where BF16 has them, and the sign to the top.
+  // Written as an instruction, because compilers take a product with a known constant apart into more shifts than it saves.
+  __m512i shifted;
+  asm("vpmullw %2, %1, %0" : "=v"(shifted) : "v"(codes), "v"(_mm512_set1_epi16(static_cast<int16_t>(0x8008))));
+  const __m512i normal = _mm512_add_epi16(_mm512_and_si512(shifted, _mm512_set1_epi16(static_cast<int16_t>(0x87f0))), _mm512_set1_epi16(120 << 7));
+  // Exponent 0: the code's low five bits are an index.
+  const __mmask32 subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0xf0));
+  return _mm512_mask_permutexvar_epi16(normal, subnormal, codes, _mm512_load_si512(kBf16OfSubnormalE4m3));
 }
 // Twice, so that the fifth bit of an index, which belongs to the next code, needs no masking.
 alignas(64) constexpr uint16_t kBf16OfE2m1[32] = {

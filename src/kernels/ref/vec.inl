@@ -55,11 +55,11 @@ inline B b_load_bytes(const void* p) {
   STERLING_EACH_LANE = static_cast<const uint8_t*>(p)[j];
   return r;
 }
-// The BF16 bits of an E4M3 code, exact for subnormal codes too. (The two NaN codes never arrive; they would read as ±480.)
+// The BF16 bits of an E4M3 code with its sign last, exact for subnormal codes too. (The two NaN codes never arrive; they would read as ±480.)
 inline uint32_t bf16_of_e4m3(uint32_t code) {
   constexpr uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
-  const uint32_t magnitude = code & 0x7fu;
-  return (code & 0x80u) << 8 | (magnitude < 8 ? kSubnormal[magnitude] : (magnitude << 4) + (120u << 7));
+  const uint32_t magnitude = code >> 1;
+  return (code & 1u) << 15 | (magnitude < 8 ? kSubnormal[magnitude] : (magnitude << 4) + (120u << 7));
 }
 inline uint32_t bf16_of_e2m1(uint32_t code) {
   constexpr uint16_t kMagnitude[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
