@@ -33,8 +33,8 @@ constexpr int kLanes = 16;
 // K is padded to even with zeros.
 //
 // FP32 weights: K is cut into runs of 16 elements from 0 (the last may be shorter). Each run is such a chain from +0, and the runs are
-// added to a total in ascending order, total from +0: total = total + run. Rounding errors then grow with 16 + K / 16 instead of K, which
-// the FP32 reference needs to be a reference. The FP32 form of attention does the same, along head_dim and along tokens.
+// added to a total in ascending order, total from +0: total = total + run. Rounding errors then grow with 16 + K / 16 instead of K. The
+// FP32 form of attention does the same, along head_dim and along tokens. gemm_f32_wide has its own rule, below.
 //
 // Weight panels. Panel p holds output rows 16p … 16p + 15; rows beyond N are zero. K pairs are interleaved:
 //   BF16: panel[i][lane][2] as 16-bit values, i = pair index;  bytes per panel = pairs * 64
@@ -192,6 +192,9 @@ struct KernelTable {
   void (*pack_x_f32)(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, bool round_to_bf16,
                      void* packed);
   void (*gemm_f32)(const GemmArgs*);
+  // The same operands, but sums in double: each product exact, added in ascending order of K from +0, rounded to FP32 once at the end. For
+  // inputs that are not rounded to BF16: the FP32 reference, the router.
+  void (*gemm_f32_wide)(const GemmArgs*);
 
   // By CodeFormat; activations packed by pack_x_bf16.
   void (*gemm_coded[kCodeFormats])(const GemmArgs*);

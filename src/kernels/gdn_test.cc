@@ -68,8 +68,8 @@ struct Problem {
         for (std::size_t i = 0; i < rows; ++i) column[i] = s[i * stride + j] * decay[t * 3];
         const float r = naive::quad_sum(kt, column);
         const float d = (v[t * ldv() + j] - r) * beta[t * 3];
+        out[t * ldv() + j] = std::fmaf(naive::lane_dot(qt, kt), d, naive::quad_sum(qt, column));
         for (std::size_t i = 0; i < rows; ++i) column[i] = std::fmaf(kt[i], d, column[i]);
-        out[t * ldv() + j] = naive::quad_sum(qt, column);
         for (std::size_t i = 0; i < rows; ++i) s[i * stride + j] = column[i];
       }
     }

@@ -8,7 +8,7 @@
 namespace sterling::kernels {
 namespace {
 
-enum class Weights { kBf16, kF32 };
+enum class Weights { kBf16, kF32, kF32Wide };
 
 struct Problem {
   Problem(int m_, int k_, int n_, Weights type_, std::uint64_t seed, bool infinite = false)
@@ -42,7 +42,8 @@ struct Problem {
       const std::vector<float> xs = row(x, r, round);
       for (int c = 0; c < n; ++c) {
         const auto at = static_cast<std::size_t>(r) * static_cast<std::size_t>(n) + static_cast<std::size_t>(c);
-        float v = naive::product(xs, row(w, c, false), type == Weights::kBf16);
+        float v = type == Weights::kF32Wide ? naive::wide_product(xs, row(w, c, false))
+                                            : naive::product(xs, row(w, c, false), type == Weights::kBf16);
         if (with_bias) v = v + bias[static_cast<std::size_t>(c)];
         y[at] = add ? old[at] + v : v;
       }
@@ -104,7 +105,11 @@ class Packed {
     a.panel_end = panel_end;
     a.bias = with_bias ? p_.bias.data() : nullptr;
     a.add = add;
-    p_.type == Weights::kBf16 ? table_.gemm_bf16(&a) : table_.gemm_f32(&a);
+    switch (p_.type) {
+      case Weights::kBf16: table_.gemm_bf16(&a); break;
+      case Weights::kF32: table_.gemm_f32(&a); break;
+      case Weights::kF32Wide: table_.gemm_f32_wide(&a); break;
+    }
   }
 
  private:
@@ -134,19 +139,19 @@ class Gemm : public PerTier {
 
 TEST_P(Gemm, AllRowRemainders) {
   for (int m = 1; m <= 2 * 12 + 1; ++m) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32}) check(m, 33, 37, type, static_cast<std::uint64_t>(m));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(m, 33, 37, type, static_cast<std::uint64_t>(m));
   }
 }
 
 TEST_P(Gemm, AllColumnsAlongK) {
   for (int k = 1; k <= 70; ++k) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32}) check(3, k, 18, type, static_cast<std::uint64_t>(k));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(3, k, 18, type, static_cast<std::uint64_t>(k));
   }
 }
 
 TEST_P(Gemm, AllOutputRemainders) {
   for (int n = 1; n <= 50; ++n) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32}) check(2, 8, n, type, static_cast<std::uint64_t>(n));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(2, 8, n, type, static_cast<std::uint64_t>(n));
   }
 }
 
@@ -159,7 +164,7 @@ TEST_P(Gemm, EveryNumberOfPanelsForEveryRowCount) {
 
 TEST_P(Gemm, InfinitiesAndNaN) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32}) check(5, 9, 20, type, seed, true);
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(5, 9, 20, type, seed, true);
   }
 }
 

@@ -129,6 +129,13 @@ inline float chain(const std::vector<float>& x, const std::vector<float>& w, std
   return acc;
 }
 
+// Sums in double, each product exact.
+inline float wide_product(const std::vector<float>& x, const std::vector<float>& w) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * static_cast<double>(w[i]);
+  return static_cast<float>(sum);
+}
+
 // BF16 weights: one chain. FP32 weights: a chain per 16 elements, added up.
 inline float product(const std::vector<float>& x, const std::vector<float>& w, bool bf16) {
   if (bf16) return chain(x, w, 0, x.size());
@@ -153,6 +160,12 @@ inline float lane_sum(const std::vector<float>& x) {
 inline float lane_sum_of_squares(const std::vector<float>& x) {
   std::vector<float> lanes(16, 0.0F);
   for (std::size_t i = 0; i < x.size(); ++i) lanes[i % 16] = std::fmaf(x[i], x[i], lanes[i % 16]);
+  return lane_fold(lanes);
+}
+
+inline float lane_dot(const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<float> lanes(16, 0.0F);
+  for (std::size_t i = 0; i < a.size(); ++i) lanes[i % 16] = std::fmaf(a[i], b[i], lanes[i % 16]);
   return lane_fold(lanes);
 }
 

@@ -48,7 +48,9 @@ void CpuBackend::run_gemm(const PackedLinear& w, kernels::GemmArgs args) const {
   args.bias = w.bias.empty() ? nullptr : w.bias.data();
   switch (w.type) {
     case PanelType::kBf16: kernels_.gemm_bf16(&args); break;
-    case PanelType::kFp32: kernels_.gemm_f32(&args); break;
+    case PanelType::kFp32:
+      w.input == InputForm::kFp32 ? kernels_.gemm_f32_wide(&args) : kernels_.gemm_f32(&args);
+      break;
     case PanelType::kCoded: kernels_.gemm_coded[static_cast<std::size_t>(w.code)](&args); break;
   }
 }

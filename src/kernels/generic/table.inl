@@ -19,6 +19,7 @@ constexpr KernelTable kTable = {
     packed_x_bytes<FmaF32>,
     pack_x_f32,
     gemm<FmaF32>,
+    gemm_f32_wide,
     {gemm_coded<Fp8>, gemm_coded<Fp8Block>, gemm_coded<Nvfp4>, gemm_coded<Mxfp4>, gemm_coded<Mxfp8>},
     attention_scratch_bytes,
     attention_span<Bf16>,
