@@ -11,6 +11,8 @@ constexpr std::array kCommands{
     Command{"chat", "talk to a model, or to a running server, in the terminal", run_chat},
     Command{"pull", "fetch a checkpoint from the hub into the local cache", run_pull},
     Command{"inspect", "what a checkpoint contains, from its headers alone", run_inspect},
+    Command{"synth", "write a checkpoint with random weights, for benchmarks and capacity tests", run_synth},
+    Command{"quantize", "write a checkpoint again with FP8 or NVFP4 weights", run_quantize},
     Command{"golden", "compare a model with reference vectors, layer by layer", run_golden},
     Command{"doctor", "this host: instruction sets, measured kernel rates, bandwidth, limits", run_doctor},
 };

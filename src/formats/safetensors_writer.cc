@@ -26,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".incomplete";
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 Error system_error(int number, std::string_view what, const fs::path& path) {
   const ErrorCode code = number == ENOSPC || number == EDQUOT || number == EMFILE || number == EFBIG
@@ -148,12 +149,6 @@ struct SafetensorsWriter::State {
   void take_back();
 };
 
-namespace {
-
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
-
-}  // namespace
-
 // Sizes, and which tensor goes to which shard.
 Status SafetensorsWriter::State::place(std::vector<PlannedTensor> planned, std::int64_t shard_bytes) {
   std::map<std::string_view, int> names;
@@ -257,7 +252,9 @@ void SafetensorsWriter::State::take_back() {
     const fs::path path = folder / shard.name;
     shard.file = {};
     fs::remove(shard.stage == Shard::Stage::kNamed ? path : temporary_name(path), ignored);
+    shard.stage = Shard::Stage::kPlanned;
   }
+  if (finished && !index.empty()) fs::remove(folder / kIndexName, ignored);
 }
 
 SafetensorsWriter::SafetensorsWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -338,6 +335,10 @@ Status SafetensorsWriter::finish() {
   sync_folder(state_->folder);
   state_->finished = true;
   return {};
+}
+
+void SafetensorsWriter::discard() {
+  state_->take_back();
 }
 
 const std::vector<std::string>& SafetensorsWriter::files() const {

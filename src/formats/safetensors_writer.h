@@ -50,6 +50,8 @@ class SafetensorsWriter {
 
   // kInternal when a tensor is not full. After success the files stay.
   Status finish();
+  // Takes everything away again, also after finish().
+  void discard();
   // Names of the files written, without folder; the index last. After finish().
   const std::vector<std::string>& files() const;
 
