@@ -17,6 +17,7 @@
 #include "cli/console.h"
 #include "cli/hub_access.h"
 #include "cli/runtime.h"
+#include "cli/serving_report.h"
 #include "cli/version.h"
 #include "engine/engine.h"
 #include "formats/object_reader.h"
@@ -148,40 +149,6 @@ Status try_model(model::Model& model) {
   if (std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) return {};
   return make_error(ErrorCode::kCorrupt,
                     "the model gives logits that are not finite on its first token; the weights are unusable");
-}
-
-void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log) {
-  const ModelSpec& spec = runtime.model->spec();
-  const plan::KvType type = runtime.backend->kv_type();
-  const backend::WeightFootprint weights = runtime.backend->weights();
-  log(LogLevel::kInfo,
-      fmt::format("Loaded {}: {} layers, {} parameters, weights {} in memory; kernels {}", spec.architecture,
-                  spec.layer_count(), weights.parameters, format_bytes(weights.bytes), runtime.backend->description()));
-  for (const model::WeightBinder::Skipped& skipped : runtime.model->skipped()) {
-    log(LogLevel::kInfo,
-        fmt::format("Not loaded: {} ({} tensors, {})", skipped.what, skipped.tensors, format_bytes(skipped.bytes)));
-  }
-  std::int64_t expanded = 0;
-  for (const TensorView& tensor : runtime.checkpoint->tensors()) expanded += is_block_dtype(tensor.dtype) ? 1 : 0;
-  if (expanded > 0) {
-    log(LogLevel::kInfo,
-        fmt::format("{} GGUF block-quantised tensors are decoded exactly to FP32 and held so", expanded));
-  }
-  const std::string_view kv = type == plan::KvType::kBf16 ? "bf16" : "fp32";
-  log(LogLevel::kInfo, fmt::format("Using KV cache dtype: {}", kv));
-  log(LogLevel::kInfo, fmt::format("KV Cache is allocated. dtype: {}, #tokens: {}, size: {}", kv,
-                                   std::int64_t{pools.kv_blocks} * plan::kBlockTokens,
-                                   format_bytes(std::int64_t{pools.kv_blocks} * plan::kBlockTokens *
-                                                plan::kv_bytes_per_token(spec, type))));
-  if (spec.gdn) {
-    log(LogLevel::kInfo,
-        fmt::format("Recurrent state is allocated. dtype: fp32, #slots: {}, size: {}", pools.state_slots,
-                    format_bytes(pools.state_slots * plan::state_bytes_per_sequence(spec))));
-  }
-  log(LogLevel::kInfo,
-      fmt::format("max_total_num_tokens={}, chunked_prefill_size={}, max_running_requests={}, context_len={}",
-                  std::int64_t{pools.kv_blocks} * plan::kBlockTokens, pools.max_batch_tokens, pools.max_batch_slices,
-                  pools.max_sequence_tokens));
 }
 
 std::chrono::milliseconds to_ms(double seconds) {

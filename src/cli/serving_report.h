@@ -1,0 +1,13 @@
+// The lines of a server's start-up log that say what was loaded: weights by stored format, what was left out, what the checkpoint's
+// metadata claims otherwise, and the pools.
+#pragma once
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "cli/runtime.h"
+
+namespace sterling::cli {
+
+void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log);
+
+}  // namespace sterling::cli
