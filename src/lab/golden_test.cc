@@ -483,7 +483,7 @@ TEST(GoldenSets, CommittedSetsRead) {
     const GoldenData data = load(entry.path());
     EXPECT_EQ(data.prompts.size(), 6U) << entry.path();
   }
-  EXPECT_EQ(sets, 7);
+  EXPECT_EQ(sets, 19);
 }
 
 }  // namespace

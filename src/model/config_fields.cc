@@ -50,8 +50,12 @@ RopeSpec read_rope(const formats::ObjectReader& config, std::int32_t head_dim) {
                    ErrorCode::kUnsupported);
     }
   }
-  rope.rotary_dim = static_cast<std::int32_t>(std::lround(head_dim * partial)) / 2 * 2;
+  rope.rotary_dim = static_cast<std::int32_t>(std::lround(head_dim * partial));
   if (rope.rotary_dim < 2) config.fail("partial_rotary_factor", "leaves no dims to rotate");
+  if (rope.rotary_dim % 2 != 0) {
+    config.fail("partial_rotary_factor", fmt::format("{} of head_dim {} is an odd number of dims to rotate: {}",
+                                                     partial, head_dim, rope.rotary_dim));
+  }
   return rope;
 }
 
@@ -155,7 +159,9 @@ GdnSpec read_gdn(const formats::ObjectReader& config) {
 }
 
 void read_moe(const formats::ObjectReader& config, ModelSpec& spec, const MoeKeys& keys) {
-  const auto extent = [&](std::string_view key) { return static_cast<std::int32_t>(config.integer(key, 1, kMaxExtent)); };
+  const auto extent = [&](std::string_view key) {
+    return static_cast<std::int32_t>(config.integer(key, 1, kMaxExtent));
+  };
   MoeSpec moe;
   // transformers 5 writes num_local_experts for every family; before, it was Mixtral's spelling.
   moe.experts = static_cast<std::int32_t>(
@@ -165,7 +171,8 @@ void read_moe(const formats::ObjectReader& config, ModelSpec& spec, const MoeKey
   }
   moe.experts_per_token = static_cast<std::int32_t>(config.integer("num_experts_per_tok", 1, kMaxExperts));
   if (moe.experts_per_token > moe.experts) {
-    config.fail("num_experts_per_tok", fmt::format("{} is more than the {} experts", moe.experts_per_token, moe.experts));
+    config.fail("num_experts_per_tok",
+                fmt::format("{} is more than the {} experts", moe.experts_per_token, moe.experts));
   }
   moe.intermediate = extent(keys.intermediate);
   if (keys.shared_expert) moe.shared_intermediate = extent("shared_expert_intermediate_size");
@@ -181,7 +188,8 @@ void read_moe(const formats::ObjectReader& config, ModelSpec& spec, const MoeKey
       spec.moe_layers[i] = (static_cast<std::int64_t>(i) + 1) % step == 0;
     }
     for (const std::int64_t layer : config.integer_or_list("mlp_only_layers", 0, kMaxLayers)) {
-      if (static_cast<std::size_t>(layer) < spec.layers.size()) spec.moe_layers[static_cast<std::size_t>(layer)] = false;
+      if (static_cast<std::size_t>(layer) < spec.layers.size())
+        spec.moe_layers[static_cast<std::size_t>(layer)] = false;
     }
   } else if (const auto* dense = config.find("mlp_only_layers");
              dense != nullptr && !(dense->is_array() && dense->get_array().empty()) && !dense->is_null()) {

@@ -32,6 +32,7 @@ class Family:
     legacy_rope: bool = False  # write rope_theta / rope_scaling / torch_dtype at top level, as files from before transformers 5 do
     one_plus_norm: bool = False  # RMSNorm multiplies by 1 + weight (all but linear_attn.norm)
     wrapped: bool = False  # text_config, model.language_model.*, vision tower, mtp.* head
+    single_experts: bool = False  # one tensor per expert and projection, as published files of most families have it
 
     @property
     def tied(self) -> bool:
@@ -66,6 +67,12 @@ def hybrid(base, kinds, k_heads, v_heads, k_dim, v_dim, kernel):
         linear_value_head_dim=v_dim,
         linear_conv_kernel_dim=kernel,
     )
+
+
+def moe(base, experts, per_token, inner, shared=None):
+    """Puts routed experts (and one shared expert of width `shared`) into a shape."""
+    fields = dict(num_experts=experts, num_experts_per_tok=per_token, moe_intermediate_size=inner)
+    return base | fields | ({} if shared is None else dict(shared_expert_intermediate_size=shared))
 
 
 def partial(share, sections):
@@ -148,6 +155,51 @@ FAMILIES: dict[str, Family] = {
         one_plus_norm=True,
         wrapped=True,
     ),
+    "qwen3_moe": Family(
+        "Qwen3MoeConfig",
+        "routed experts one by one, probabilities not renormalised, one dense layer, untied head",
+        {
+            "small": moe(shape(195, 50, 3, 4, 2, 18, 57, 1e6), 11, 3, 27) | dict(mlp_only_layers=[1]),
+            "odd": moe(shape(177, 43, 4, 6, 2, 12, 61, 1e5), 6, 2, 35) | dict(mlp_only_layers=[], decoder_sparse_step=2),
+        },
+        dict(tie_word_embeddings=False, norm_topk_prob=False),
+        single_experts=True,
+    ),
+    "qwen3_next": Family(
+        "Qwen3NextConfig",
+        "Gated DeltaNet with fused projections (in_proj_qkvz, in_proj_ba), routed and shared experts one by one in every second layer",
+        {
+            "small": moe(hybrid(shape(207, 58, 4, 4, 2, 24, 73, 1e7, partial_rotary_factor=0.25), "ggag", 2, 6, 14, 10, 4), 9, 3, 21, 26)
+            | dict(mlp_only_layers=[], decoder_sparse_step=2),
+            "odd": moe(hybrid(shape(183, 45, 3, 6, 3, 16, 39, 1e6, partial_rotary_factor=0.5), "gag", 3, 3, 10, 18, 3), 7, 2, 19, 33)
+            | dict(mlp_only_layers=[0]),
+        },
+        dict(tie_word_embeddings=False, norm_topk_prob=True),
+        one_plus_norm=True,
+        single_experts=True,
+    ),
+    "qwen3_5_moe_text": Family(
+        "Qwen3_5MoeTextConfig",
+        "flat text-only file, routed experts one by one and a shared one in every layer, more experts than short prompts reach",
+        {
+            "small": moe(hybrid(shape(213, 46, 3, 6, 2, 16, 0, 1e7, **partial(0.25, [1, 1, 0])), "gag", 1, 3, 12, 14, 4), 13, 2, 18, 22),
+            "odd": moe(hybrid(shape(171, 39, 4, 3, 1, 24, 0, 1e6, **partial(0.5, [2, 2, 2])), "ggga", 2, 4, 10, 12, 4), 5, 3, 29, 17),
+        },
+        dict(tie_word_embeddings=False, full_attention_interval=4, mtp_num_hidden_layers=0, **QWEN3_5_FIXED),
+        one_plus_norm=True,
+        single_experts=True,
+    ),
+    "qwen3_5_moe": Family(
+        "Qwen3_5MoeConfig",
+        "full file with all experts of a layer in two tensors, shared expert, mtp.* head with experts, F32 A_log and GDN norm",
+        {
+            "small": moe(hybrid(shape(217, 54, 3, 4, 2, 24, 0, 1e7, **partial(0.25, [2, 1, 0])), "gga", 2, 4, 10, 18, 4), 7, 3, 23, 30),
+            "odd": moe(hybrid(shape(185, 41, 4, 4, 1, 20, 0, 1e6, **partial(0.4, [2, 1, 1])), "gaga", 3, 6, 12, 8, 3), 10, 2, 15, 37),
+        },
+        dict(tie_word_embeddings=False, mtp_num_hidden_layers=1, **QWEN3_5_FIXED),
+        one_plus_norm=True,
+        wrapped=True,
+    ),
 }
 
 
@@ -155,6 +207,8 @@ def make_config(name: str, size: str):
     family = FAMILIES[name]
     fields = family.sizes[size] | family.fixed
     vocab = fields["vocab_size"]
+    if not fields["intermediate_size"]:
+        del fields["intermediate_size"]  # no dense MLP
     fields |= dict(max_position_embeddings=MAX_POSITIONS, bos_token_id=vocab - 2, eos_token_id=vocab - 1, pad_token_id=None)
     kind = getattr(transformers, family.config)
     if not family.wrapped:
@@ -180,15 +234,53 @@ def config_json(name: str, config) -> dict:
 def mtp_shapes(config) -> dict[str, tuple[int, ...]]:
     """Tensors of the multi-token-prediction head. transformers neither makes nor reads them; published files have them."""
     t = config.text_config
-    h, i, d = t.hidden_size, t.intermediate_size, t.head_dim
+    h, d = t.hidden_size, t.head_dim
     q, kv = t.num_attention_heads * d, t.num_key_value_heads * d
     block = {
         "input_layernorm": (h,), "post_attention_layernorm": (h,), "self_attn.q_norm": (d,), "self_attn.k_norm": (d,),
         "self_attn.q_proj": (2 * q, h), "self_attn.k_proj": (kv, h), "self_attn.v_proj": (kv, h), "self_attn.o_proj": (h, q),
-        "mlp.gate_proj": (i, h), "mlp.up_proj": (i, h), "mlp.down_proj": (h, i),
     }
+    fused = {}
+    if getattr(t, "num_experts", 0):
+        e, i, s = t.num_experts, t.moe_intermediate_size, t.shared_expert_intermediate_size
+        block |= {"mlp.gate": (e, h), "mlp.shared_expert_gate": (1, h), "mlp.shared_expert.gate_proj": (s, h),
+                  "mlp.shared_expert.up_proj": (s, h), "mlp.shared_expert.down_proj": (h, s)}
+        fused = {"mtp.layers.0.mlp.experts.gate_up_proj": (e, 2 * i, h), "mtp.layers.0.mlp.experts.down_proj": (e, h, i)}
+    else:
+        i = t.intermediate_size
+        block |= {"mlp.gate_proj": (i, h), "mlp.up_proj": (i, h), "mlp.down_proj": (h, i)}
     head = {"fc": (h, 2 * h), "norm": (h,), "pre_fc_norm_embedding": (h,), "pre_fc_norm_hidden": (h,)}
-    return {f"mtp.{k}.weight": v for k, v in head.items()} | {f"mtp.layers.0.{k}.weight": v for k, v in block.items()}
+    return {f"mtp.{k}.weight": v for k, v in head.items()} | {f"mtp.layers.0.{k}.weight": v for k, v in block.items()} | fused
+
+
+def split_experts(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """experts.gate_up_proj and experts.down_proj -> experts.N.{gate,up,down}_proj.weight"""
+    out = {}
+    for name, tensor in tensors.items():
+        stem, _, last = name.rpartition(".")
+        if not stem.endswith(".experts"):
+            out[name] = tensor
+            continue
+        for i, one in enumerate(tensor):
+            parts = zip(("gate_proj", "up_proj"), one.chunk(2)) if last == "gate_up_proj" else [("down_proj", one)]
+            out |= {f"{stem}.{i}.{part}.weight": rows.contiguous() for part, rows in parts}
+    return out
+
+
+def join_experts(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The reverse: what transformers' modules hold."""
+    out, single = {}, {}
+    for name, tensor in tensors.items():
+        match = re.fullmatch(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight", name)
+        if match:
+            single.setdefault(match[1], {})[int(match[2]), match[3]] = tensor
+        else:
+            out[name] = tensor
+    for stem, parts in single.items():
+        count = len(parts) // 3
+        out[f"{stem}.gate_up_proj"] = torch.stack([torch.cat([parts[i, "gate"], parts[i, "up"]]) for i in range(count)])
+        out[f"{stem}.down_proj"] = torch.stack([parts[i, "down"] for i in range(count)])
+    return out
 
 
 # ---- weights ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from families import FAMILIES, RESERVED, config_json, draw, generator, make_config, mtp_shapes
+from families import FAMILIES, RESERVED, config_json, draw, generator, make_config, mtp_shapes, split_experts
 from oracle import Oracle, cache_entries, read_json
 
 PROMPTS = (1, 2, 17, 64, 65, 130)
@@ -36,6 +36,7 @@ WHOLE, TAIL = 17, 4  # logits of every position up to this length, of the last f
 STEPS = 24
 CANDIDATES = 384  # random prompts drawn per length, of which the one with the clearest continuation is kept
 MIN_DISTINCT, MIN_MARGIN = 12, 0.05
+MIN_ROUTER_MARGIN = 1e-3  # in router logits: float32 can't flip a choice of experts
 
 MEANING = {
     "pN.tokens": "[n] I32 prompt; no special tokens are added",
@@ -46,6 +47,8 @@ MEANING = {
     "p17.hidden.f64 / .f32": "[layers + 2, 17, hidden] row 0 embeddings, row i the residual stream after layer i - 1, last row after the final norm",
     "p17.mixer.f64 / .f32": "[layers, 17, hidden] output of the attention or Gated DeltaNet block, before the residual addition",
     "p17.mlp.f64 / .f32": "[layers, 17, hidden] output of the MLP before the residual addition",
+    "p17.router.experts": "[layers with experts, 17, k] I32 chosen experts, most probable first",
+    "p17.router.weights.f64 / .f32": "[layers with experts, 17, k] what their outputs are multiplied by",
     "p17.k.f64 / .f32, p17.v.f64 / .f32": "[full-attention layers, kv_heads, 17, head_dim] K after norm and rope, V",
     "p17.gdn.state.f64 / .f32": "[Gated DeltaNet layers, v_heads, k_dim, v_dim] recurrent state after the prompt",
     "p17.gdn.conv.f64 / .f32": "[Gated DeltaNet layers, 2 * key width + value width, kernel] last `kernel` raw inputs of the convolution, oldest first (kernel - 1 are needed)",
@@ -71,6 +74,8 @@ def write_checkpoint(name: str, size: str, seed: int, folder: Path) -> None:
     if FAMILIES[name].wrapped:
         shapes |= mtp_shapes(config)
     tensors = {key: draw(key, dims, name, seed).contiguous() for key, dims in sorted(shapes.items())}
+    if FAMILIES[name].single_experts:
+        tensors = split_experts(tensors)
     folder.mkdir(parents=True)
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config.architectures, config.dtype = [type(model).__name__], torch.bfloat16
@@ -84,9 +89,11 @@ def choose_prompt(f32: Oracle, name: str, seed: int, vocab: int, n: int) -> np.n
     """A prompt whose greedy continuation is varied and never near a tie, so that a difference is a fault. Margins belong to the
     model; float32 is good enough to choose by, and record() refuses what float64 does not confirm."""
     prompts = generator(seed, name, "prompt", str(n)).integers(0, vocab - RESERVED, (CANDIDATES, n))
-    tokens, margins = f32.greedy(prompts, STEPS)
+    tokens, margins, routers = f32.greedy(prompts, STEPS)
     best, chosen = 0.0, None
-    for prompt, text, margin in zip(prompts, tokens, margins):
+    for prompt, text, margin, router in zip(prompts, tokens, margins, routers):
+        if router < MIN_ROUTER_MARGIN:
+            continue
         if len(set(text.tolist())) >= MIN_DISTINCT and text.max() < vocab - RESERVED and margin.min() > best:
             best, chosen = margin.min(), prompt
     if best < MIN_MARGIN:
@@ -99,7 +106,7 @@ def record(folder: Path, prompts: dict[int, np.ndarray]) -> tuple[dict[str, torc
     f64, f32, bf16 = (Oracle(folder, dtype) for dtype in (torch.float64, torch.float32, torch.bfloat16))
     entries, statistics, rows = {"rope.inv_freq.f64": f64.inverse_frequencies()}, {}, []
     for n, prompt in prompts.items():
-        text, margins = (rows_[0] for rows_ in f64.greedy(prompt, STEPS))
+        text, margins, router = (rows_[0] for rows_ in f64.greedy(prompt, STEPS))
         wide, narrow, half = f64.run(prompt), f32.run(prompt), bf16.run(prompt)
         # Cached and uncached decoding must agree, or one of them is not the reference it claims to be.
         whole = f64.run(np.concatenate([prompt, text[:-1]])).logits[0, -STEPS:]
@@ -121,12 +128,17 @@ def record(folder: Path, prompts: dict[int, np.ndarray]) -> tuple[dict[str, torc
                 for what in ("hidden", "mixer", "mlp"):
                     entries[f"{p}{what}.{suffix}"] = torch.stack(getattr(run, what))
                 entries |= {f"{p}{what}.{suffix}": tensor for what, tensor in cache_entries(run).items()}
+                if run.router:
+                    entries[f"{p}router.weights.{suffix}"] = torch.stack([weights for _, weights, _ in run.router])
+            if wide.router:
+                entries[p + "router.experts"] = torch.stack([ids for _, _, ids in wide.router]).to(torch.int32)
         statistics[f"p{n}"] = {
             "max_abs_f32_minus_f64": gap(narrow.logits, wide.logits),
             "max_abs_bf16_minus_f64": gap(half.logits, wide.logits),
             "max_abs_logit": float(wide.logits.abs().max()),
             "min_greedy_margin": float(margins.min()),
             "distinct_greedy_tokens": len(set(text.tolist())),
+        } | ({"min_router_margin": float(router)} if np.isfinite(router) else {}) | {
             "hidden_rms": [round(float(h.square().mean().sqrt()), 3) for h in wide.hidden],
         }
         rows.append(wide.logits[0])

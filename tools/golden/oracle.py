@@ -27,6 +27,8 @@ from safetensors.torch import load_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from families import join_experts
+
 torch.set_num_threads(1)  # one order of summation
 torch.set_grad_enabled(False)
 transformers.utils.logging.set_verbosity_error()
@@ -68,6 +70,7 @@ class Run:
     hidden: list  # of [n, hidden]: embeddings, after each layer, after the final norm
     mixer: list  # of [n, hidden]
     mlp: list
+    router: list  # of (logits [n, experts], weights [n, k], experts [n, k] most probable first), layers with experts
 
 
 class Oracle:
@@ -80,7 +83,7 @@ class Oracle:
         else:
             config = transformers.AutoConfig.from_pretrained(folder)
             self.model, report = auto_class(config).from_pretrained(
-                folder, dtype=dtype, attn_implementation="eager", output_loading_info=True)
+                folder, dtype=dtype, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
             faults = {k: v for k, v in report.items() if v}
             if faults:
                 raise ValueError(f"{folder}: transformers reports {faults}")
@@ -92,8 +95,9 @@ class Oracle:
         config = transformers.AutoConfig.from_pretrained(folder)
         kind = getattr(transformers, config.architectures[0])  # imports the modelling file before really_float64 looks for it
         with really_float64():
-            model = kind._from_config(config, dtype=torch.float64, attn_implementation="eager")
+            model = kind._from_config(config, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager")
         stored = {k: v.double() for k, v in load_file(folder / "model.safetensors").items() if not k.startswith("mtp.")}
+        stored = join_experts(stored)
         if "lm_head.weight" not in stored:
             embedding = next(k for k in stored if k.endswith("embed_tokens.weight"))
             stored["lm_head.weight"] = stored[embedding]
@@ -111,7 +115,7 @@ class Oracle:
     def run(self, tokens) -> Run:
         """One forward pass over a whole text, or over several of one length when `tokens` is two-dimensional."""
         ids = torch.as_tensor(np.atleast_2d(tokens).astype(np.int64))
-        seen = {"hidden": [], "mixer": [], "mlp": []}
+        seen = {"hidden": [], "mixer": [], "mlp": [], "router": []}
         hooks = []
 
         def tap(module, where):
@@ -124,6 +128,8 @@ class Oracle:
         for layer in self.decoder.layers:
             tap(layer.linear_attn if hasattr(layer, "linear_attn") else layer.self_attn, "mixer")
             tap(layer.mlp, "mlp")
+            if hasattr(layer.mlp, "experts"):
+                hooks.append(layer.mlp.gate.register_forward_hook(lambda _m, _i, out: seen["router"].append(out)))
             tap(layer, "hidden")
         tap(self.decoder.norm, "hidden")
         try:
@@ -134,11 +140,25 @@ class Oracle:
                 hook.remove()
         return Run(out.logits, out.cache, **seen)
 
-    def greedy(self, prompts, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """[batch, n] prompts -> ([batch, steps] tokens, [batch, steps] top-1 minus top-2), by cached decoding."""
+    def greedy(self, prompts, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """[batch, n] prompts -> ([batch, steps] tokens, [batch, steps] top-1 minus top-2, [batch] smallest router margin of prompt and
+        text: last chosen minus first rejected logit), by cached decoding."""
         ids = torch.as_tensor(np.atleast_2d(prompts).astype(np.int64))
-        tokens, margins, cache = [], [], None
-        with self.precision():
+        tokens, margins, cache, batch = [], [], None, len(ids)
+        closest = torch.full((batch,), torch.inf, dtype=torch.float64)
+
+        def watch(_module, _inputs, out):
+            k = out[2].shape[-1]
+            if k < out[0].shape[-1]:
+                top = out[0].topk(k + 1).values.double()
+                gaps = (top[:, k - 1] - top[:, k]).reshape(batch, -1).amin(1)
+                torch.minimum(closest, gaps, out=closest)
+
+        routers = [layer.mlp.gate for layer in self.decoder.layers if hasattr(layer.mlp, "experts")]
+        with contextlib.ExitStack() as stack:
+            for router in routers:
+                stack.callback(router.register_forward_hook(watch).remove)
+            stack.enter_context(self.precision())
             for _ in range(steps):
                 out = self.model(input_ids=ids, use_cache=True, cache=cache)
                 cache = out.cache
@@ -146,7 +166,7 @@ class Oracle:
                 tokens.append(top.indices[:, 0])
                 margins.append(top.values[:, 0] - top.values[:, 1])
                 ids = top.indices[:, :1]
-        return torch.stack(tokens, 1).numpy().astype(np.int32), torch.stack(margins, 1).double().numpy()
+        return torch.stack(tokens, 1).numpy().astype(np.int32), torch.stack(margins, 1).double().numpy(), closest.numpy()
 
     def inverse_frequencies(self) -> torch.Tensor:
         return self.decoder.rotary_emb.inv_freq.clone()
