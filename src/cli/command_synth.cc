@@ -54,6 +54,10 @@ constexpr std::array kSettings{
             .placeholder = "N",
             .min = 1,
             .max = 4096},
+    Setting{.key = "mtp",
+            .type = SettingType::kBoolean,
+            .default_text = "true",
+            .help = "Also the MTP head, where the configuration has one (in BF16: of a large MoE model it is large)."},
     Setting{.key = "vision",
             .type = SettingType::kBoolean,
             .default_text = "true",
@@ -89,6 +93,7 @@ Expected<lab::SynthOptions> read_options(const config::Settings& settings) {
   if (!weights) return weights.error();
   options.request.weights = *weights;
   options.request.layers = settings.optional_integer("layers");
+  options.request.mtp = settings.boolean("mtp");
   options.request.vision = settings.boolean("vision");
   options.request.version = kVersion;
   options.seed = static_cast<std::uint64_t>(settings.integer("seed"));
@@ -137,9 +142,9 @@ int run_synth(const Invocation& invocation) {
   if (json) {
     print_out(boost::json::serialize(report_json(*report, *options)) + "\n");
   } else {
-    print_out(fmt::format("{}: {}, {} layers, {} tensors, {} of them quantised matrices' codes, {}\n", report->out,
-                          report->architecture, report->layers, report->tensors, report->quantised_modules,
-                          format_bytes(report->bytes)));
+    print_out(fmt::format("{}: {}, {} layers, {} tensors in {}, {} matrices quantised\n", report->out,
+                          report->architecture, report->layers, report->tensors, format_bytes(report->bytes),
+                          report->quantised_modules));
   }
   return kExitOk;
 }

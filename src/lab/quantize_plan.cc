@@ -104,6 +104,7 @@ class Planner {
       return;
     }
     if (tensor.name.ends_with(".weight") && tensor.shape.size() > 1) plan_.metadata.plain.push_back(module);
+    for (const QuantizeMatrix& expert : experts) plan_.metadata.plain.push_back(expert.module.name);  // of an MTP head
     add_copy(tensor);
   }
 

@@ -208,6 +208,8 @@ class Planner {
 
 Expected<SynthPlan> plan_synth(boost::json::object config, std::string_view config_file, const SynthRequest& request) {
   drop_quantisation(config);
+  if (auto* count = text_part(config).if_contains("mtp_num_hidden_layers"); count != nullptr && !request.mtp)
+    *count = 0;
   const auto whole = model::read_model_spec(config, config_file);
   if (!whole) return whole.error();
   // The MTP head is like a full-attention layer, which a cut model may not have.

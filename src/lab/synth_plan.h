@@ -35,6 +35,7 @@ struct SynthPlan {
 struct SynthRequest {
   WeightTarget weights = WeightTarget::kBf16;
   std::optional<std::int64_t> layers;  // fewer than the configuration has: the first ones
+  bool mtp = true;                     // the MTP head, where the configuration has one
   bool vision = true;                  // the vision tower, where the configuration has one
   std::string version;                 // of the producer
 };

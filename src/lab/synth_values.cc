@@ -16,15 +16,20 @@ namespace {
 constexpr std::size_t kEntries = 65536;
 constexpr int kLanes = 4;
 
-// Inverse of the standard normal distribution function by halving, to a double's last bits or so.
+// Inverse of the standard normal distribution function: halving to within 2e-5, then two steps of Newton's method, to a double's last bits or so.
 double normal_quantile(double p) {
+  const auto below = [](double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); };
   double low = -9.0;
   double high = 9.0;
-  for (int step = 0; step < 60; ++step) {
+  for (int step = 0; step < 20; ++step) {
     const double middle = 0.5 * (low + high);
-    (0.5 * std::erfc(-middle / std::numbers::sqrt2) < p ? low : high) = middle;
+    (below(middle) < p ? low : high) = middle;
   }
-  return 0.5 * (low + high);
+  double z = 0.5 * (low + high);
+  for (int step = 0; step < 2; ++step) {
+    z -= (below(z) - p) * std::sqrt(2.0 * std::numbers::pi) * std::exp(0.5 * z * z);
+  }
+  return z;
 }
 
 double midpoint(std::size_t index, std::size_t count) {
