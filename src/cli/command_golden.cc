@@ -111,8 +111,9 @@ std::string describe(const lab::GoldenReport& report) {
                         fmt::format("{}/{}", prompt.greedy.matched, prompt.greedy.tokens),
                         prompt.logits.within() && prompt.greedy.passed() ? "" : "  FAILED");
     for (const lab::GoldenFlip& flip : prompt.flips) {
-      text += fmt::format("  BF16 picks another expert at position {} in MoE layer {}: margin {:.1e}, a tie up to {:.1e}{}\n",
-                          flip.position, flip.layer, flip.margin, flip.allowed, flip.excused() ? "" : "  FAILED");
+      text += fmt::format(
+          "  BF16 picks another expert at position {} in MoE layer {}: margin {:.1e}, a tie up to {:.1e}{}\n",
+          flip.position, flip.layer, flip.margin, flip.allowed, flip.excused() ? "" : "  FAILED");
     }
   }
   for (std::size_t i = 0; i < report.layers.size(); ++i) {

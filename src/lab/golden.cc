@@ -198,7 +198,8 @@ class LayerComparison {
   // The decoder layer of the lowest flip within the prompt; `layers` without one.
   std::size_t layer_of_flip(std::span<const GoldenFlip> flips) const {
     const std::int32_t layers = spec_.layer_count();
-    const std::int32_t among_experts = first_flipped_layer(flips, static_cast<std::int64_t>(prompt_.tokens.size()), layers);
+    const std::int32_t among_experts =
+        first_flipped_layer(flips, static_cast<std::int64_t>(prompt_.tokens.size()), layers);
     std::int32_t seen = 0;
     for (std::int32_t layer = 0; layer < layers; ++layer) {
       if (spec_.has_experts(layer) && seen++ == among_experts) return static_cast<std::size_t>(layer);
@@ -235,10 +236,12 @@ class LayerComparison {
       const auto ids = std::span(run_.router_experts).subspan(token, k);
       const auto at = std::find(ids.begin(), ids.end(), internals_.router_experts[index * count + i]);
       const double error =
-          at == ids.end() ? std::numeric_limits<double>::infinity()
-                          : std::abs(static_cast<double>(got_weights[i / k * k + static_cast<std::size_t>(at - ids.begin())]) -
-                                     weights[i]);
-      out.max_abs_error = std::max(out.max_abs_error, std::isfinite(error) ? error : std::numeric_limits<double>::infinity());
+          at == ids.end()
+              ? std::numeric_limits<double>::infinity()
+              : std::abs(static_cast<double>(got_weights[i / k * k + static_cast<std::size_t>(at - ids.begin())]) -
+                         weights[i]);
+      out.max_abs_error =
+          std::max(out.max_abs_error, std::isfinite(error) ? error : std::numeric_limits<double>::infinity());
     }
     const std::size_t tokens = count / k;
     float logit = 0.0F;
@@ -354,7 +357,8 @@ Expected<GoldenReport> compare_golden(GoldenSubject& subject, const GoldenData& 
     GoldenPromptResult place;
     place.name = prompt.name;
     place.length = static_cast<std::int64_t>(prompt.tokens.size());
-    place.comparable = place.length + std::max<std::int64_t>(1, static_cast<std::int64_t>(prompt.greedy_tokens.size())) - 1;
+    place.comparable =
+        place.length + std::max<std::int64_t>(1, static_cast<std::int64_t>(prompt.greedy_tokens.size())) - 1;
     if (unrounded != nullptr) {
       if (Status status = find_flips(subject, *unrounded, prompt, compute, place); !status) return status.error();
     }

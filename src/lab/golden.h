@@ -24,14 +24,14 @@ struct GoldenRun {
   // Only when internals were wanted:
   std::vector<float>
       hidden;  // [layers + 2][n][hidden] embeddings, residual stream after each layer, after the final norm
-  std::vector<float> mixer, mlp;  // [layers][n][hidden] block outputs before the residual addition
+  std::vector<float> mixer, mlp;             // [layers][n][hidden] block outputs before the residual addition
   std::vector<std::int32_t> router_experts;  // [layers with experts][n][experts per token], most probable first
   std::vector<float> router_weights;         // the same
   // [layers with experts][n] last chosen logit minus the best one not chosen, and the largest |logit|
   std::vector<float> router_margins, router_magnitudes;
-  std::vector<float> k, v;        // [full-attention layers][kv_heads][n][head_dim], read back as the cache holds them
-  std::vector<float> gdn_state;   // [GDN layers][value_heads][key_dim][value_dim]
-  std::vector<float> gdn_conv;    // [GDN layers][channels][kernel - 1] last raw inputs of the convolution, oldest first
+  std::vector<float> k, v;       // [full-attention layers][kv_heads][n][head_dim], read back as the cache holds them
+  std::vector<float> gdn_state;  // [GDN layers][value_heads][key_dim][value_dim]
+  std::vector<float> gdn_conv;   // [GDN layers][channels][kernel - 1] last raw inputs of the convolution, oldest first
 };
 
 // The model under test. Not thread-safe.

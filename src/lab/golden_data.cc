@@ -33,7 +33,8 @@ class Reader {
   std::vector<std::int32_t> integers(const std::string& name, std::size_t rank = 1) {
     const TensorView* view = require(name, DType::kI32);
     if (view == nullptr) return {};
-    if (view->shape.size() != rank) fail(name, rank == 1 ? "expected one dimension" : fmt::format("expected {} dimensions", rank));
+    if (view->shape.size() != rank)
+      fail(name, rank == 1 ? "expected one dimension" : fmt::format("expected {} dimensions", rank));
     std::vector<std::int32_t> out(view->data.size() / sizeof(std::int32_t));
     std::memcpy(out.data(), view->data.data(), view->data.size());
     return out;

@@ -31,12 +31,13 @@ struct GoldenEntry {
 
 // Layer by layer, for the one prompt whose internals were recorded. Shapes: n = prompt length.
 struct GoldenInternals {
-  GoldenEntry hidden;                     // [layers + 2, n, hidden] embeddings, after each layer, after the final norm
-  std::vector<std::int32_t> router_experts;   // [layers with experts, n, k] most probable first; empty where not recorded
+  GoldenEntry hidden;  // [layers + 2, n, hidden] embeddings, after each layer, after the final norm
+  std::vector<std::int32_t>
+      router_experts;  // [layers with experts, n, k] most probable first; empty where not recorded
   std::optional<GoldenEntry> router_weights;  // [layers with experts, n, k]
-  std::optional<GoldenEntry> mixer, mlp;  // [layers, n, hidden] block outputs before the residual addition
-  std::optional<GoldenEntry> k, v;        // [full-attention layers, kv_heads, n, head_dim]
-  std::optional<GoldenEntry> gdn_state;   // [GDN layers, value_heads, key_dim, value_dim]
+  std::optional<GoldenEntry> mixer, mlp;      // [layers, n, hidden] block outputs before the residual addition
+  std::optional<GoldenEntry> k, v;            // [full-attention layers, kv_heads, n, head_dim]
+  std::optional<GoldenEntry> gdn_state;       // [GDN layers, value_heads, key_dim, value_dim]
   std::optional<GoldenEntry>
       gdn_conv;  // [GDN layers, channels, kernel] last raw inputs of the convolution, oldest first
 };

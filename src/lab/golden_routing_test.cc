@@ -42,7 +42,7 @@ TEST(GoldenRouting, AFlipIsExcusedByItsMarginOfTheUnroundedRun) {
 TEST(GoldenRouting, WhatFollowsAFlipInALowerLayerIsConsequence) {
   const Choices a;
   Choices b;
-  b.experts[2] = 7;                 // layer 0, token 1
+  b.experts[2] = 7;                  // layer 0, token 1
   b.experts[8] = b.experts[10] = 7;  // layer 1, tokens 1 and 2: consequences
   auto flips = first_flips(a.view(), b.view(), 3, 1.0);
   EXPECT_EQ(flips.size(), 1U);

@@ -188,7 +188,9 @@ TEST_P(Determinism, SameBitsWhateverTheScheduleThreadsAndTier) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, Determinism, testing::Values("llama", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text"));
+INSTANTIATE_TEST_SUITE_P(Families, Determinism,
+                         testing::Values("llama", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text", "qwen3_moe",
+                                         "qwen3_next", "qwen3_5_moe"));
 
 }  // namespace
 }  // namespace sterling::model

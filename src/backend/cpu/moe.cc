@@ -238,10 +238,9 @@ void CpuBackend::moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared
 }
 
 RouterChoices CpuBackend::read_choices() const {
-  const auto per_token = static_cast<std::ptrdiff_t>(router_margin_.empty() ? 0 : chosen_.size() / router_margin_.size());
-  const auto first = [](const auto& all, std::int64_t count) {
-    return std::vector(all.begin(), all.begin() + count);
-  };
+  const auto per_token =
+      static_cast<std::ptrdiff_t>(router_margin_.empty() ? 0 : chosen_.size() / router_margin_.size());
+  const auto first = [](const auto& all, std::int64_t count) { return std::vector(all.begin(), all.begin() + count); };
   return {first(chosen_, routed_tokens_ * per_token), first(chosen_weight_, routed_tokens_ * per_token),
           first(router_margin_, routed_tokens_), first(router_magnitude_, routed_tokens_)};
 }
