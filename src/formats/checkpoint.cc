@@ -1,8 +1,10 @@
 #include "formats/checkpoint.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,6 +16,7 @@
 #include "formats/message.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_index.h"
+#include "formats/sorted_tensors.h"
 #include "platform/mapped_file.h"
 
 namespace sterling::formats {
@@ -65,6 +68,38 @@ Status check_chat_template(const json::value& value, const std::string& file) {
   return {};
 }
 
+// Headers of many shards, on a few threads. Of several faults the one of the first shard is told.
+Status parse_shards(std::span<const std::unique_ptr<MappedFile>> files, std::vector<std::vector<TensorView>>& shards) {
+  constexpr std::size_t kMostThreads = 4;
+  constexpr std::size_t kShardsPerThread = 4;  // below this a thread costs more than it saves
+  std::atomic<std::size_t> next = 0;
+  std::vector<Status> statuses(files.size());
+  const auto work = [&] {
+    for (std::size_t i = next++; i < files.size(); i = next++) {
+      Expected<SafetensorsContents> parsed = parse_safetensors(files[i]->data(), files[i]->path());
+      if (parsed) {
+        shards[i] = std::move(parsed->tensors);
+      } else {
+        statuses[i] = parsed.error();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t wanted = std::min({kMostThreads, files.size() / kShardsPerThread,
+                                       static_cast<std::size_t>(std::thread::hardware_concurrency())});
+  try {
+    while (threads.size() + 1 < wanted) threads.emplace_back(work);
+  } catch (const std::exception&) {
+    // No more threads to be had: those that run, and this one, do it all.
+  }
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (Status& status : statuses) {
+    if (!status) return std::move(status);
+  }
+  return {};
+}
+
 }  // namespace
 
 struct Checkpoint::Contents {
@@ -79,6 +114,7 @@ struct Checkpoint::Contents {
   std::optional<json::value> chat_template;
   std::optional<GgufTokenizerData> gguf_tokenizer;
   std::vector<TensorView> tensors;
+  mutable std::atomic<std::size_t> last_found = 0;  // where a search for a tensor begins: a hint, any value is right
   std::unique_ptr<MappedFile> tokenizer_json;
   std::vector<std::unique_ptr<MappedFile>> files;  // what tensors point into; names too, so the addresses must stay
 
@@ -197,10 +233,9 @@ Status Checkpoint::Contents::open_shards() {
                                     quote(entry->tensor)),
                         (directory / shard).string());
     }
-    Expected<SafetensorsContents> parsed = parse_safetensors((*file)->data(), (*file)->path());
-    if (!parsed) return parsed.error();
-    shards.push_back(std::move(parsed->tensors));
+    shards.emplace_back();
   }
+  if (Status status = parse_shards(std::span(files).last(shards.size()), shards); !status) return status.error();
   Expected<std::vector<TensorView>> joined_tensors = join_shards(*index, index_file->path(), shards);
   if (!joined_tensors) return joined_tensors.error();
   tensors = std::move(*joined_tensors);
@@ -340,10 +375,10 @@ const GgufTokenizerData* Checkpoint::gguf_tokenizer() const {
 
 const TensorView* Checkpoint::find(std::string_view name) const {
   const std::vector<TensorView>& tensors = contents_->tensors;
-  const auto at =
-      std::lower_bound(tensors.begin(), tensors.end(), name,
-                       [](const TensorView& tensor, std::string_view wanted) { return tensor.name < wanted; });
-  return at != tensors.end() && at->name == name ? &*at : nullptr;
+  const std::size_t at = find_near(tensors, contents_->last_found.load(std::memory_order_relaxed), name);
+  if (at == tensors.size()) return nullptr;
+  contents_->last_found.store(at, std::memory_order_relaxed);
+  return &tensors[at];
 }
 
 std::optional<std::string_view> Checkpoint::tokenizer_json() const {

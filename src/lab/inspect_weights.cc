@@ -5,10 +5,11 @@
 #include <charconv>
 #include <limits>
 #include <map>
-#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "formats/sorted_tensors.h"
 
 namespace sterling::lab {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::array<std::string_view, 13> kGroups{
     "embedding", "attention", "linear_attention", "mlp",   "router", "routed_experts", "shared_expert", "norms",
     "lm_head",   "mtp",       "vision",           "audio", "other"};
 
-// What scales hang on, longest first where one is the end of another.
+// What scales hang on.
 constexpr std::array<std::string_view, 16> kScaleSuffixes{".weight_global_scale",
                                                           ".input_global_scale",
                                                           ".weight_scale_inv",
@@ -61,11 +62,18 @@ bool is_norm(std::string_view name) {
   return contains(name, ".norm_f.");  // Mamba families
 }
 
-using ByName = std::unordered_map<std::string_view, const TensorView*>;
+// The tensors, sorted by name, and the one that is being looked at: what belongs to it lies near.
+struct Neighbours {
+  std::span<const TensorView> tensors;
+  std::size_t at = 0;
+};
 
-const TensorView* find(const ByName& tensors, std::string_view module, std::string_view suffix) {
-  const auto found = tensors.find(std::string(module) + std::string(suffix));
-  return found == tensors.end() ? nullptr : found->second;
+const TensorView* find(const Neighbours& near, std::string_view module, std::string_view suffix) {
+  std::string name;
+  name.reserve(module.size() + suffix.size());
+  name.append(module).append(suffix);
+  const std::size_t found = formats::find_near(near.tensors, near.at, name);
+  return found == near.tensors.size() ? nullptr : &near.tensors[found];
 }
 
 // "up_proj.weight" → "up_proj"; fused experts have no ".weight".
@@ -92,7 +100,7 @@ std::string fp8_format(std::string_view base, const TensorView& weight, const Te
   return fmt::format("{}_block", base);
 }
 
-StoredWeight describe_fp8(const TensorView& tensor, std::string_view base, const ByName& tensors) {
+StoredWeight describe_fp8(const TensorView& tensor, std::string_view base, const Neighbours& tensors) {
   const std::string_view module = module_of(tensor.name);
   StoredWeight stored{std::string(base), tensor.elements(), true, {}};
   if (const TensorView* scale = find(tensors, module, ".weight_scale_inv")) {
@@ -107,7 +115,7 @@ StoredWeight describe_fp8(const TensorView& tensor, std::string_view base, const
 }
 
 // Two four-bit values per byte, with block scales beside them.
-StoredWeight describe_packed_bytes(const TensorView& tensor, const ByName& tensors) {
+StoredWeight describe_packed_bytes(const TensorView& tensor, const Neighbours& tensors) {
   const std::string_view module = module_of(tensor.name);
   if (tensor.name.ends_with("_blocks")) {  // gpt-oss: …_blocks and …_scales
     if (find(tensors, module, "_scales") != nullptr) return {"mxfp4", tensor.elements() * 2, true, {}};
@@ -135,7 +143,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-StoredWeight describe(const TensorView& tensor, const ByName& tensors) {
+StoredWeight describe(const TensorView& tensor, const Neighbours& tensors) {
   switch (tensor.dtype) {
     case DType::kBF16: return {"bf16", tensor.elements(), false, {}};
     case DType::kF16: return {"fp16", tensor.elements(), false, {}};
@@ -194,8 +202,11 @@ struct Sums {
 }  // namespace
 
 std::string_view scaled_module(std::string_view name) {
-  for (const std::string_view suffix : kScaleSuffixes) {
-    if (name.ends_with(suffix)) return name.substr(0, name.size() - suffix.size());
+  if (const std::size_t dot = name.rfind('.'); dot != std::string_view::npos) {
+    const std::string_view last = name.substr(dot);
+    for (const std::string_view suffix : kScaleSuffixes) {
+      if (last == suffix) return name.substr(0, dot);  // compares lengths first
+    }
   }
   if (name.ends_with("_scales")) return name.substr(0, name.size() - std::string_view("_scales").size());
   return {};
@@ -247,19 +258,17 @@ std::optional<std::int64_t> active_parameters(std::int64_t text, std::int64_t ro
 }
 
 WeightSummary summarise_weights(std::span<const TensorView> tensors, const ModelDimensions& dimensions) {
-  ByName by_name;
-  by_name.reserve(tensors.size());
-  for (const TensorView& tensor : tensors) by_name.emplace(tensor.name, &tensor);
   const std::int64_t layers = dimensions.layers.value_or(0);
   const bool has_mtp = dimensions.mtp_layers.value_or(0) > 0;
 
   WeightSummary summary;
   Sums sums;
-  std::unordered_map<std::string_view, std::string> formats;  // of modules, for their scales
-  for (const TensorView& tensor : tensors) {
+  std::vector<std::string> formats(tensors.size());  // of weights, for their scales
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView& tensor = tensors[i];
     if (!scaled_module(tensor.name).empty()) continue;
-    const StoredWeight stored = describe(tensor, by_name);
-    formats.emplace(module_of(tensor.name), stored.format);
+    const StoredWeight stored = describe(tensor, {tensors, i});
+    formats[i] = stored.format;
     summary.quantised_tensors += stored.quantised ? 1 : 0;
     sums.count(weight_group(tensor.name, layers, has_mtp), stored.format, tensor, stored.parameters);
     if (!stored.problem.empty()) {
@@ -267,13 +276,17 @@ WeightSummary summarise_weights(std::span<const TensorView> tensors, const Model
                               fmt::format("{}: tensor {} {}", tensor.file, tensor.name, stored.problem)});
     }
   }
-  for (const TensorView& tensor : tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorView& tensor = tensors[i];
     const std::string_view module = scaled_module(tensor.name);
     if (module.empty()) continue;
     // K/V scales hang on k_proj and v_proj in one convention and on self_attn in the other: there they have a row of their own.
-    const auto owner = formats.find(module);
-    const std::string format = owner != formats.end() ? owner->second : lower(dtype_name(tensor.dtype));
-    sums.count(weight_group(tensor.name, layers, has_mtp), format, tensor, 0);
+    const TensorView* owner = nullptr;
+    for (const std::string_view suffix : {".weight", ".weight_packed", "_blocks", ""}) {
+      if (owner == nullptr) owner = find({tensors, i}, module, suffix);
+    }
+    const std::string format = owner != nullptr ? formats[static_cast<std::size_t>(owner - tensors.data())] : std::string();
+    sums.count(weight_group(tensor.name, layers, has_mtp), format.empty() ? lower(dtype_name(tensor.dtype)) : format, tensor, 0);
   }
 
   for (const std::string_view group : kGroups) {

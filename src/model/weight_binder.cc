@@ -88,8 +88,20 @@ const TensorView* WeightBinder::require(const std::string& name, std::initialize
   return shape_is(*tensor, shape) && right_type ? tensor : nullptr;
 }
 
+bool WeightBinder::mark(const TensorView& tensor) {
+  if (used_.empty()) used_.resize(checkpoint_->tensors().size());
+  auto place = used_[static_cast<std::size_t>(&tensor - checkpoint_->tensors().data())];
+  if (place) return false;
+  place = true;
+  return true;
+}
+
+bool WeightBinder::is_used(const TensorView& tensor) const {
+  return !used_.empty() && used_[static_cast<std::size_t>(&tensor - checkpoint_->tensors().data())];
+}
+
 void WeightBinder::used(const TensorView& tensor) {
-  const bool first = used_.insert(tensor.name).second;
+  const bool first = mark(tensor);
   if (backend_ == nullptr || !first) return;
   if (progress_) progress_(static_cast<std::int64_t>(tensor.data.size()));
 }
@@ -269,7 +281,7 @@ void WeightBinder::skip_matching(const std::function<bool(std::string_view)>& ma
   if (checkpoint_ == nullptr) return;
   Skipped skipped{std::string(what)};
   for (const TensorView& tensor : checkpoint_->tensors()) {
-    if (!matches(tensor.name) || !used_.insert(tensor.name).second) continue;
+    if (!matches(tensor.name) || !mark(tensor)) continue;
     ++skipped.tensors;
     skipped.bytes += static_cast<std::int64_t>(tensor.data.size());
   }
@@ -293,7 +305,7 @@ void WeightBinder::skip_kv_scales() {
                        [&](std::string_view s) { return name.ends_with(s); });
   };
   for (const TensorView& tensor : checkpoint_->tensors()) {
-    if (!is_kv_scale(tensor.name) || used_.contains(tensor.name) || !usable(tensor)) continue;
+    if (!is_kv_scale(tensor.name) || is_used(tensor) || !usable(tensor)) continue;
     const auto values = quant::decode(tensor);
     if (!values) {
       fail("bad_scale", values.error());
@@ -315,7 +327,7 @@ void WeightBinder::skip_kv_scales() {
 Status WeightBinder::finish() {
   if (!std::exchange(finished_, true) && checkpoint_ != nullptr && !stopped()) {
     for (const TensorView& tensor : checkpoint_->tensors()) {
-      if (used_.contains(tensor.name)) continue;
+      if (is_used(tensor)) continue;
       fail("unused_tensor", make_error(ErrorCode::kCorrupt,
                                        fmt::format("{}: tensor {} {} is used by no part of the architecture",
                                                    tensor.file, tensor.name, shape_text(tensor.shape)),

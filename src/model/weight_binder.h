@@ -20,7 +20,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "backend/backend.h"
@@ -89,9 +88,7 @@ class WeightBinder {
   bool has(const std::string& name) const { return checkpoint_ != nullptr && checkpoint_->find(name) != nullptr; }
 
   // module.weight or module.weight_packed is there.
-  bool has_weight(const std::string& module) const {
-    return has(module + ".weight") || has(module + ".weight_packed");
-  }
+  bool has_weight(const std::string& module) const { return has(module + ".weight") || has(module + ".weight_packed"); }
 
   struct Skipped {
     std::string what;
@@ -133,6 +130,9 @@ class WeightBinder {
   backend::LinearId load(const std::optional<quant::StoredWeight>& weight, const TensorView* bias,
                          const backend::RowSelection& selection, backend::ProductInput input);
   void used(const TensorView& tensor);
+  // Marks it, and says whether it was unmarked. `tensor` is an element of the checkpoint's list.
+  bool mark(const TensorView& tensor);
+  bool is_used(const TensorView& tensor) const;
 
   const formats::Checkpoint* checkpoint_ = nullptr;
   backend::Backend* backend_ = nullptr;
@@ -141,7 +141,7 @@ class WeightBinder {
   std::function<void(std::int64_t)> progress_;
   std::int64_t block_rows_ = 128;
   std::int64_t block_cols_ = 128;
-  std::unordered_set<std::string_view> used_;  // names, owned by the checkpoint
+  std::vector<bool> used_;  // by place in the checkpoint's list
   std::vector<Skipped> skipped_;
   std::vector<BoundWeight> bound_;
   std::vector<Problem> problems_;
