@@ -90,6 +90,9 @@ struct Inspection {
   bool weights_present = false;
   bool supported = false;
   std::optional<std::string> unsupported_reason;
+  // Would the model load? Agrees with model::Model::load but for faults of content that headers can't show (a NaN among weights or block scales).
+  bool loadable = false;
+  std::optional<std::string> load_error;
   ModelDimensions dimensions;
   ParameterCounts parameters;
   std::optional<ByteCounts> bytes;                  // empty without weights

@@ -82,6 +82,8 @@ json::object inspection_json(const Inspection& inspection) {
   object["model_type"] = text_or_null(dimensions.model_type);
   object["supported"] = inspection.supported;
   object["unsupported_reason"] = or_null(inspection.unsupported_reason);
+  object["loadable"] = inspection.loadable;
+  object["load_error"] = or_null(inspection.load_error);
   object["layers"] = or_null(dimensions.layers);
   object["full_attention_layers"] = or_null(dimensions.full_attention_layers);
   object["linear_attention_layers"] = or_null(dimensions.linear_attention_layers);

@@ -133,7 +133,9 @@ TEST(Inspect, NamesTheTensorThatIsMissingOrTooMuch) {
   EXPECT_FALSE(inspection.supported);
   EXPECT_THAT(inspection.unsupported_reason.value_or(""), HasSubstr("model.layers.1.mlp.down_proj.weight"));
   ASSERT_FALSE(inspection.lint.empty());
-  EXPECT_EQ(inspection.lint[0].code, "checkpoint_inconsistent");
+  EXPECT_EQ(inspection.lint[0].code, "missing_tensor");
+  EXPECT_EQ(inspection.lint[1].code, "unused_tensor");
+  EXPECT_FALSE(inspection.loadable);
   EXPECT_EQ(inspection.lint[0].severity, LintSeverity::kError);
   EXPECT_EQ(inspection.parameters.total, 1160);  // counted all the same
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "formats/quantization_config.h"
 #include "model/architecture.h"
 #include "quant/decode.h"
 
@@ -77,6 +78,21 @@ void read_block_size(const boost::json::object& config, WeightBinder& binder) {
   binder.set_block(extent(0), extent(1));
 }
 
+// Methods that need other decoders or other arithmetic are refused by name, before their tensors look like faults.
+Status check_method(const formats::Checkpoint& checkpoint) {
+  auto config = formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config());
+  if (!config) return config.error();
+  if (config->refusal) return make_error(ErrorCode::kUnsupported, *config->refusal, config->file);
+  for (const TensorView& tensor : checkpoint.tensors()) {
+    const std::string_view method = formats::foreign_method_of_tensor(tensor.name);
+    if (method.empty()) continue;
+    return make_error(ErrorCode::kUnsupported,
+                      formats::refuse_method(fmt::format("{}: tensor {}", tensor.file, tensor.name), method),
+                      tensor.name);
+  }
+  return {};
+}
+
 // One run over headers: what load() does before it touches weights.
 Expected<SpecResult> examine(const formats::Checkpoint& checkpoint, Examination& examination) {
   auto result = read_spec(checkpoint);
@@ -85,6 +101,10 @@ Expected<SpecResult> examine(const formats::Checkpoint& checkpoint, Examination&
     return result.error();
   }
   examination.spec = result->spec;
+  if (Status status = check_method(checkpoint); !status) {
+    examination.problems.push_back({"unsupported_quantisation", status.error()});
+    return status.error();
+  }
   if (!checkpoint.weights_present()) return result;
   WeightBinder binder(checkpoint);
   read_block_size(checkpoint.config(), binder);

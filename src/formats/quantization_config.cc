@@ -1,0 +1,339 @@
+#include "formats/quantization_config.h"
+
+#include <algorithm>
+#include <array>
+#include <regex>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+namespace sterling::formats {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::size_t kLongestPattern =
+    512;  // of a regular expression and of the names held against it: libstdc++'s matcher recurses
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  return result;
+}
+
+bool has_wildcard(std::string_view text) {
+  return text.find_first_of("*?[") != std::string_view::npos;
+}
+
+// The fields of one section; the first fault is kept.
+struct Section {
+  std::string file;
+  std::string path;
+  const json::object* object = nullptr;
+  std::optional<Error> error;
+
+  void fail(std::string_view key, std::string_view expected, const json::value& value) {
+    if (error) return;
+    error = make_error(
+        ErrorCode::kCorrupt,
+        fmt::format("{}: {}.{} is {}; accepted: {}", file, path, key, json::serialize(value).substr(0, 80), expected),
+        fmt::format("{}:{}.{}", file, path, key));
+  }
+  const json::value* find(std::string_view key) const {
+    const json::value* value = object == nullptr ? nullptr : object->if_contains(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+  std::string text(std::string_view key) {
+    const json::value* value = find(key);
+    if (value == nullptr) return {};
+    if (value->is_string()) return std::string(value->get_string());
+    fail(key, "a string", *value);
+    return {};
+  }
+  std::vector<std::string> texts(std::string_view key) {
+    std::vector<std::string> result;
+    const json::value* value = find(key);
+    if (value == nullptr) return result;
+    if (!value->is_array()) {
+      fail(key, "a list of strings", *value);
+      return result;
+    }
+    for (const json::value& entry : value->get_array()) {
+      if (!entry.is_string()) {
+        fail(key, "a list of strings", *value);
+        return {};
+      }
+      result.emplace_back(entry.get_string());
+    }
+    return result;
+  }
+  const json::object* object_of(std::string_view key) {
+    const json::value* value = find(key);
+    if (value == nullptr) return nullptr;
+    if (value->is_object()) return &value->get_object();
+    fail(key, "an object", *value);
+    return nullptr;
+  }
+};
+
+const json::object* object_in(const json::object& parent, std::string_view key) {
+  const json::value* value = parent.if_contains(key);
+  return value != nullptr && value->is_object() ? &value->get_object() : nullptr;
+}
+
+// quantization_config of config.json, wherever it stands.
+Expected<Section> own_section(const json::object& config) {
+  const json::object* text = object_in(config, "text_config");
+  for (const json::object* parent : {&config, text}) {
+    if (parent == nullptr) continue;
+    for (const std::string_view key : {"quantization_config", "compression_config"}) {
+      const json::value* value = parent->if_contains(key);
+      if (value == nullptr || value->is_null()) continue;
+      Section section{"config.json", std::string(key), nullptr, {}};
+      if (!value->is_object()) {
+        return make_error(
+            ErrorCode::kCorrupt,
+            fmt::format("config.json: {} is {}; accepted: an object", key, json::serialize(*value).substr(0, 80)),
+            fmt::format("config.json:{}", key));
+      }
+      section.object = &value->get_object();
+      return section;
+    }
+  }
+  return Section{"config.json", "quantization_config", nullptr, {}};
+}
+
+bool algorithm_is_known(std::string_view algorithm) {
+  constexpr std::array<std::string_view, 10> kKnown{"FP8",
+                                                    "FP8_PER_CHANNEL_PER_TOKEN",
+                                                    "FP8_PB_WO",
+                                                    "NVFP4",
+                                                    "W4A16_NVFP4",
+                                                    "W4A8_NVFP4_FP8",
+                                                    "MXFP8",
+                                                    "MXFP4",
+                                                    "W4A8_MXFP4_FP8",
+                                                    "MIXED_PRECISION"};
+  return std::find(kKnown.begin(), kKnown.end(), upper(algorithm)) != kKnown.end();
+}
+
+bool method_is_known(std::string_view method) {
+  constexpr std::array<std::string_view, 6> kKnown{"modelopt", "modelopt_fp4",       "fp8",
+                                                   "mxfp4",    "compressed-tensors", "fbgemm_fp8"};
+  return std::find(kKnown.begin(), kKnown.end(), method) != kKnown.end();
+}
+
+bool layout_is_known(std::string_view layout) {
+  constexpr std::array<std::string_view, 8> kKnown{
+      "dense",           "float-quantized",      "naive-quantized", "nvfp4-pack-quantized",
+      "mixed-precision", "mxfp4-pack-quantized", "mxfp8-quantized", "mxfp8-pack-quantized"};
+  return std::find(kKnown.begin(), kKnown.end(), layout) != kKnown.end();
+}
+
+// Bits of declared activations by the name of the algorithm, where no group says so.
+std::optional<std::int64_t> activation_bits_of(std::string_view algorithm) {
+  const std::string name = upper(algorithm);
+  if (name == "NVFP4") return 4;
+  if (name == "FP8" || name == "FP8_PER_CHANNEL_PER_TOKEN" || name == "MXFP8" || name == "W4A8_NVFP4_FP8" ||
+      name == "W4A8_MXFP4_FP8")
+    return 8;
+  return std::nullopt;
+}
+
+void take_smaller(std::optional<std::int64_t>& bits, std::optional<std::int64_t> other) {
+  if (other) bits = std::min(bits.value_or(*other), *other);
+}
+
+void refuse(QuantizationConfig& result, const Section& section, std::string_view key, std::string_view method) {
+  if (!result.refusal)
+    result.refusal = refuse_method(fmt::format("{}: {}.{}", section.file, section.path, key), method);
+}
+
+// config_groups of ModelOpt and compressed-tensors: integer weights are refused, input activations noted.
+void read_groups(Section& section, QuantizationConfig& result) {
+  const json::object* groups = section.object_of("config_groups");
+  if (groups == nullptr) return;
+  for (const auto& [name, value] : *groups) {
+    const std::string path = fmt::format("config_groups.{}", std::string_view(name));
+    if (!value.is_object()) return section.fail(path, "an object", value);
+    Section group{section.file, section.path + "." + path, &value.get_object(), {}};
+    if (const json::object* weights = group.object_of("weights")) {
+      const json::value* type = weights->if_contains("type");
+      if (type != nullptr && type->is_string() && type->get_string() == "int") {
+        const json::value* bits = weights->if_contains("num_bits");
+        refuse(result, section, path + ".weights",
+               fmt::format("INT{}", bits != nullptr && bits->is_int64() ? bits->get_int64() : 8));
+      }
+    }
+    if (const json::object* inputs = group.object_of("input_activations")) {
+      const json::value* bits = inputs->if_contains("num_bits");
+      if (bits != nullptr && bits->is_int64() && bits->get_int64() > 0 && bits->get_int64() < 16) {
+        take_smaller(result.activation_bits, bits->get_int64());
+      }
+    }
+    if (const std::string layout = group.text("format"); !layout.empty() && !layout_is_known(layout)) {
+      refuse(result, section, path + ".format", layout);
+    }
+    if (group.error && !section.error) section.error = group.error;
+  }
+}
+
+void read_layers(Section& section, QuantizationConfig& result) {
+  const json::object* layers = section.object_of("quantized_layers");
+  if (layers == nullptr) return;
+  result.mixed = true;
+  for (const auto& [module, value] : *layers) {
+    const json::value* algorithm = value.is_object() ? value.get_object().if_contains("quant_algo") : nullptr;
+    if (algorithm == nullptr || !algorithm->is_string()) {
+      return section.fail(fmt::format("quantized_layers.{}", std::string_view(module)), "{\"quant_algo\": …}", value);
+    }
+    const std::string name(algorithm->get_string());
+    if (!algorithm_is_known(name))
+      refuse(result, section, fmt::format("quantized_layers.{}", std::string_view(module)), name);
+    take_smaller(result.activation_bits, activation_bits_of(name));
+    result.layers.emplace(std::string(module), name);
+  }
+}
+
+Status read_section(Section section, std::initializer_list<std::string_view> ignore_keys, QuantizationConfig& result) {
+  if (section.object == nullptr) return {};
+  const std::string method = section.text("quant_method");
+  const std::string algorithm = section.text("quant_algo");
+  const std::string layout = section.text("format");
+  if (!method.empty() && !method_is_known(method)) refuse(result, section, "quant_method", method);
+  if (!algorithm.empty() && !algorithm_is_known(algorithm)) refuse(result, section, "quant_algo", algorithm);
+  if (method == "compressed-tensors" && !layout.empty() && !layout_is_known(layout))
+    refuse(result, section, "format", layout);
+  read_groups(section, result);
+  read_layers(section, result);
+  const bool by_method = !method.empty() && method != "modelopt";  // modelopt alone may speak of K and V only
+  if (!algorithm.empty() || by_method) {
+    const bool first = !result.announced;
+    result.announced = true;
+    if (first) {
+      result.file = section.file;
+      result.method = !algorithm.empty() ? algorithm : layout.empty() ? method : method + " " + layout;
+    }
+    if (section.object->if_contains("config_groups") == nullptr && !result.mixed && !result.activation_bits) {
+      result.activation_bits = activation_bits_of(algorithm);
+      if (!result.activation_bits && !section.text("activation_scheme").empty()) result.activation_bits = 8;
+    }
+  }
+  for (const std::string_view key : ignore_keys) {
+    std::vector<std::string> patterns = section.texts(key);
+    if (patterns.empty() || !result.ignored.all().empty()) continue;
+    result.ignored = ModulePatterns(std::move(patterns));
+    result.ignored_key = fmt::format("{}: {}.{}", section.file, section.path, key);
+  }
+  if (section.error) return *section.error;
+  return {};
+}
+
+}  // namespace
+
+ModulePatterns::ModulePatterns(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {
+  std::unordered_set<std::size_t> lengths;
+  for (const std::string& pattern : patterns_) {
+    const bool regular = pattern.starts_with("re:");
+    if (!regular && !has_wildcard(pattern)) {
+      names_.insert(pattern);
+    } else if (!regular && pattern.ends_with('*') &&
+               !has_wildcard(std::string_view(pattern).substr(0, pattern.size() - 1))) {
+      prefixes_.insert(pattern.substr(0, pattern.size() - 1));
+      lengths.insert(pattern.size() - 1);
+    } else {
+      general_.push_back(pattern);
+    }
+  }
+  prefix_lengths_.assign(lengths.begin(), lengths.end());
+}
+
+bool ModulePatterns::match(const std::string& pattern, std::string_view module) {
+  if (pattern.starts_with("re:")) {
+    if (pattern.size() > kLongestPattern || module.size() > kLongestPattern) return false;
+    try {
+      const std::regex expression(pattern.substr(3));
+      return std::regex_search(module.begin(), module.end(), expression, std::regex_constants::match_continuous);
+    } catch (const std::exception&) {
+      return false;  // not a regular expression: it matches nothing, which inspection reports
+    }
+  }
+  if (has_wildcard(pattern)) {
+    const std::string name(module);
+    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
+    // "name.*" also means what stands under it at any depth, which fnmatch's * covers; a pattern of a parent covers its children.
+    return fnmatch((pattern + ".*").c_str(), name.c_str(), 0) == 0;
+  }
+  if (module == pattern) return true;
+  if (module.size() > pattern.size() && module.starts_with(pattern) && module[pattern.size()] == '.') return true;
+  return module.size() > pattern.size() && module.ends_with(pattern) &&
+         module[module.size() - pattern.size() - 1] == '.';
+}
+
+bool ModulePatterns::matches(std::string_view module) const {
+  if (!names_.empty()) {
+    for (std::size_t at = 0; at != std::string_view::npos;) {
+      const std::size_t dot = module.find('.', at);
+      if (names_.contains(std::string(module.substr(0, dot)))) return true;
+      if (at > 0 && names_.contains(std::string(module.substr(at)))) return true;
+      at = dot == std::string_view::npos ? dot : dot + 1;
+    }
+  }
+  for (const std::size_t length : prefix_lengths_) {
+    if (module.size() >= length && prefixes_.contains(std::string(module.substr(0, length)))) return true;
+  }
+  return std::any_of(general_.begin(), general_.end(),
+                     [&](const std::string& pattern) { return match(pattern, module); });
+}
+
+bool QuantizationConfig::announces(std::string_view module) const {
+  if (!announced) return false;
+  if (!mixed) return !ignored.matches(module);
+  // A listed parent ("…mlp.experts") stands for all its children.
+  for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
+    if (layers.contains(std::string(module.substr(0, end)))) return true;
+  }
+  return false;
+}
+
+Expected<QuantizationConfig> read_quantization_config(const json::object& config, const json::object* hf_quant_config) {
+  QuantizationConfig result;
+  if (hf_quant_config != nullptr) {
+    Section section{"hf_quant_config.json", "quantization", object_in(*hf_quant_config, "quantization"), {}};
+    if (section.object == nullptr) section = {"hf_quant_config.json", "(root)", hf_quant_config, {}};
+    if (Status status = read_section(std::move(section), {"exclude_modules"}, result); !status) return status.error();
+  }
+  auto own = own_section(config);
+  if (!own) return own.error();
+  if (Status status = read_section(std::move(*own), {"ignore", "modules_to_not_convert"}, result); !status)
+    return status.error();
+  return result;
+}
+
+std::string_view foreign_method_of_tensor(std::string_view name) {
+  struct Mark {
+    std::string_view suffix;
+    std::string_view method;
+  };
+  constexpr std::array<Mark, 7> kMarks{{{".qweight", "AWQ or GPTQ"},
+                                        {".qzeros", "AWQ or GPTQ"},
+                                        {".weight_zero_point", "asymmetric integer weights"},
+                                        {".SCB", "bitsandbytes INT8"},
+                                        {".quant_state.bitsandbytes__nf4", "bitsandbytes NF4"},
+                                        {".pre_quant_scale", "AWQ-scaled activations (pre_quant_scale)"},
+                                        {".svdquant_lora_a", "SVD"}}};
+  for (const Mark& mark : kMarks) {
+    if (name.ends_with(mark.suffix)) return mark.method;
+  }
+  return {};
+}
+
+std::string refuse_method(std::string_view place, std::string_view method) {
+  return fmt::format(
+      "{}: weights quantised as {} are not supported; accepted: BF16, FP16, FP32, FP8 E4M3 (per tensor, channel or "
+      "block), NVFP4, MXFP4, MXFP8. "
+      "The model's BF16 checkpoint works, also through `sterling quantize --to nvfp4` or `--to fp8`",
+      place, method);
+}
+
+}  // namespace sterling::formats
