@@ -90,7 +90,7 @@ std::string weights_text(const lab::Inspection& inspection) {
         group.parameters.value_or(0) > 0
             ? fmt::format("{:.3f}", static_cast<double>(group.bytes) * 8.0 / static_cast<double>(*group.parameters))
             : std::string("-");
-    text += fmt::format("{:<18}{:<20}{:>9}{:>12}{:>14}{:>13}\n", group.group, group.format, group.tensors,
+    text += fmt::format("{:<18}{:<20}{:>9}{:>12}{:>14}{:>13}\n", group.group, group.format, number(group.tensors),
                         short_count(group.parameters), format_bytes(group.bytes), bits);
   }
   return text + fmt::format("{:<18}{:<20}{:>9}{:>12}{:>14}\n", "total", "", "",

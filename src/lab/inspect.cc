@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/announced_weights.h"
 #include "lab/inspect_dimensions.h"
 #include "lab/inspect_kv.h"
 #include "lab/inspect_lint.h"
@@ -28,6 +29,25 @@ void take_examination(const model::Examination& examination, Inspection& result)
     result.load_error = "there are no weights beside the configuration";
   }
   lint_problems(examination, result.lint);
+}
+
+// Bytes and groups of a configuration without weights. Taken only if the list and the count of parameters, made independently, agree.
+void take_announced(const formats::Checkpoint& checkpoint, Inspection& result) {
+  const auto announced = announced_weights(checkpoint.config(), checkpoint.hf_quant_config(), result.parameters);
+  if (!announced) return;
+  WeightSummary summary = summarise_weights(announced->text, result.dimensions);
+  if (summary.parameters.text != result.parameters.text) return;
+  result.bytes = summary.bytes;
+  result.bytes->mtp = announced->mtp_bytes;
+  result.bytes->vision = announced->vision_bytes;
+  result.bytes->total += announced->mtp_bytes + announced->vision_bytes;
+  const auto add = [&](std::string_view group, std::optional<std::int64_t> parameters, std::int64_t bytes) {
+    if (bytes == 0 || summary.groups.empty()) return;
+    summary.groups.push_back({std::string(group), announced->plain_format, std::nullopt, parameters, bytes});
+  };
+  add("mtp", result.parameters.mtp, announced->mtp_bytes);
+  add("vision", result.parameters.vision, announced->vision_bytes);
+  result.weights = std::move(summary.groups);
 }
 
 }  // namespace
@@ -60,6 +80,7 @@ Inspection inspect(const formats::Checkpoint& checkpoint) {
     result.lint.insert(result.lint.end(), summary.lint.begin(), summary.lint.end());
   } else {
     result.parameters = count_parameters(checkpoint.config(), result.dimensions);
+    take_announced(checkpoint, result);
   }
   KvInspection kv = inspect_kv(checkpoint, result.dimensions);
   result.kv_cache = std::move(kv.facts);

@@ -44,7 +44,7 @@ struct ModelDimensions {
 struct WeightGroup {
   std::string group;   // "attention", "routed_experts", …
   std::string format;  // "bf16", "nvfp4", "fp8_e4m3_block", "q4_1", …
-  std::int64_t tensors = 0;
+  std::optional<std::int64_t> tensors = 0;  // empty where only the configuration is there and does not say
   std::optional<std::int64_t> parameters;  // empty: a packing that this version can't count
   std::int64_t bytes = 0;
 };
@@ -95,8 +95,9 @@ struct Inspection {
   std::optional<std::string> load_error;
   ModelDimensions dimensions;
   ParameterCounts parameters;
-  std::optional<ByteCounts> bytes;                  // empty without weights
-  std::optional<std::vector<WeightGroup>> weights;  // empty without weights
+  // Without weights: as the configuration and the quantisation metadata announce them; empty where those don't say enough.
+  std::optional<ByteCounts> bytes;
+  std::optional<std::vector<WeightGroup>> weights;
   KvCacheFacts kv_cache;
   std::optional<KvBytesPerToken> kv_bytes_per_token;
   std::optional<std::int64_t> state_bytes_per_sequence;

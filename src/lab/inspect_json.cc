@@ -25,7 +25,7 @@ json::value weights_json(const std::optional<std::vector<WeightGroup>>& weights)
     json::object row;
     row["group"] = group.group;
     row["format"] = group.format;
-    row["tensors"] = group.tensors;
+    row["tensors"] = or_null(group.tensors);
     row["parameters"] = or_null(group.parameters);
     row["bytes"] = group.bytes;
     row["bits_per_weight"] =

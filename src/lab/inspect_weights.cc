@@ -177,10 +177,11 @@ struct Sums {
 
   void count(std::string_view group, const std::string& format, const TensorView& tensor,
              const std::optional<std::int64_t>& weights) {
-    const auto size = static_cast<std::int64_t>(tensor.data.size());
+    // From the shape, as an announced tensor has no data; readers have checked that both agree.
+    const auto size = static_cast<std::int64_t>(dtype_bytes(tensor.dtype, static_cast<std::uint64_t>(tensor.elements())).value_or(0));
     WeightGroup& row =
         rows.try_emplace({group, format}, WeightGroup{std::string(group), format, 0, 0, 0}).first->second;
-    ++row.tensors;
+    ++*row.tensors;
     row.bytes += size;
     add(row.parameters, weights);
     add(parameters.total, weights);

@@ -1,0 +1,142 @@
+#include "lab/announced_weights.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "formats/quantization_config.h"
+#include "lab/inspect_dimensions.h"
+#include "lab/quant_layout.h"
+#include "model/model.h"
+
+namespace sterling::lab {
+namespace {
+
+namespace json = boost::json;
+using Wanted = model::WeightBinder::Wanted;
+
+enum class Form { kPlain, kFp8Tensor, kFp8Block, kNvfp4, kUnknown };
+
+std::string upper(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+  return result;
+}
+
+// The type that plain tensors have; empty when it is none of the usual ones.
+std::optional<DType> plain_type(const json::object& config) {
+  for (const json::object* object : {&config, &text_config(config)}) {
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      const json::value* value = object->if_contains(key);
+      if (value == nullptr || !value->is_string()) continue;
+      if (value->get_string() == "bfloat16") return DType::kBF16;
+      if (value->get_string() == "float16") return DType::kF16;
+      if (value->get_string() == "float32") return DType::kF32;
+      return std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
+
+Form form_of_algorithm(std::string_view algorithm) {
+  const std::string name = upper(algorithm);
+  if (name == "FP8") return Form::kFp8Tensor;
+  if (name == "NVFP4" || name == "W4A16_NVFP4") return Form::kNvfp4;
+  return Form::kUnknown;
+}
+
+// Hugging Face's own FP8 layout: blocks of the published size, scales in BF16.
+bool has_usual_blocks(const json::object& config) {
+  const json::value* section = config.if_contains("quantization_config");
+  const json::value* size =
+      section != nullptr && section->is_object() ? section->get_object().if_contains("weight_block_size") : nullptr;
+  if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return false;
+  return std::all_of(size->get_array().begin(), size->get_array().end(),
+                     [](const json::value& extent) { return extent.is_int64() && extent.get_int64() == kFp8BlockSize; });
+}
+
+class Announcer {
+ public:
+  Announcer(const json::object& config, const formats::QuantizationConfig& quantisation, DType plain)
+      : quantisation_(quantisation), plain_(plain), blocks_(has_usual_blocks(config)) {}
+
+  // False: the metadata does not say enough about this one.
+  bool add(const Wanted& wanted, std::vector<TensorView>& out) const {
+    constexpr std::string_view kSuffix = ".weight";
+    std::string module = wanted.name;
+    if (module.ends_with(kSuffix)) module.resize(module.size() - kSuffix.size());
+    const bool matrix = wanted.kind == Wanted::Kind::kMatrix && wanted.shape.size() == 2;
+    const Form form = matrix ? form_of(module) : Form::kPlain;
+    if (form == Form::kPlain) {
+      // Qwen3.5's files keep these two in FP32 (the published sizes are right to the byte with them).
+      const bool fp32 = wanted.name.ends_with(".linear_attn.A_log") || wanted.name.ends_with(".linear_attn.norm.weight");
+      out.push_back({wanted.name, fp32 ? DType::kF32 : plain_, wanted.shape, {}, {}});
+      return true;
+    }
+    if (form == Form::kUnknown) return false;
+    if (form == Form::kNvfp4 && wanted.shape[1] % 16 != 0) return false;
+    const WeightTarget target = form == Form::kNvfp4      ? WeightTarget::kNvfp4
+                                : form == Form::kFp8Block ? WeightTarget::kFp8Block
+                                                          : WeightTarget::kFp8;
+    const bool activations = form != Form::kFp8Block && !is_weight_only(module);
+    for (const formats::PlannedTensor& part : quantised_parts({module, wanted.shape[0], wanted.shape[1]}, target, activations)) {
+      out.push_back({part.name, part.dtype, part.shape, {}, {}});
+    }
+    return true;
+  }
+
+ private:
+  const std::string* algorithm_of(std::string_view module) const {
+    for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
+      const auto found = quantisation_.layers.find(std::string(module.substr(0, end)));
+      if (found != quantisation_.layers.end()) return &found->second;
+    }
+    return nullptr;
+  }
+  bool is_weight_only(std::string_view module) const {
+    const std::string* own = algorithm_of(module);
+    return upper(own != nullptr ? *own : quantisation_.method) == "W4A16_NVFP4";
+  }
+  Form form_of(std::string_view module) const {
+    if (!quantisation_.announces(module)) return Form::kPlain;
+    if (const std::string* own = algorithm_of(module)) return form_of_algorithm(*own);
+    // Left alone by quantisers whether or not their lists say so.
+    if (always_plain(module)) return Form::kPlain;
+    if (quantisation_.method == "fp8") return blocks_ ? Form::kFp8Block : Form::kUnknown;
+    return form_of_algorithm(quantisation_.method);
+  }
+
+  const formats::QuantizationConfig& quantisation_;
+  DType plain_;
+  bool blocks_;
+};
+
+}  // namespace
+
+std::optional<AnnouncedWeights> announced_weights(const json::object& config, const json::object* hf_quant_config,
+                                                  const ParameterCounts& parameters) {
+  const auto plain = plain_type(config);
+  const auto quantisation = formats::read_quantization_config(config, hf_quant_config);
+  const auto wanted = model::list_tensors(config, "config.json");
+  if (!plain || !quantisation || !wanted || quantisation->refusal || !parameters.mtp || !parameters.vision) {
+    return std::nullopt;
+  }
+  AnnouncedWeights result;
+  const Announcer announcer(config, *quantisation, *plain);
+  for (const Wanted& one : *wanted) {
+    if (!announcer.add(one, result.text)) return std::nullopt;
+  }
+  // Fused matrices are bound in parts, under one name.
+  const auto by_name = [](const TensorView& a, const TensorView& b) { return a.name < b.name; };
+  const auto same_name = [](const TensorView& a, const TensorView& b) { return a.name == b.name; };
+  std::stable_sort(result.text.begin(), result.text.end(), by_name);
+  result.text.erase(std::unique(result.text.begin(), result.text.end(), same_name), result.text.end());
+  const std::int64_t bytes = *plain == DType::kF32 ? 4 : 2;
+  if (*parameters.mtp > 0 && quantisation->announces("mtp.layers.0.mlp.up_proj")) return std::nullopt;
+  result.plain_format = *plain == DType::kBF16 ? "bf16" : *plain == DType::kF16 ? "fp16" : "fp32";
+  result.mtp_bytes = *parameters.mtp * bytes;
+  result.vision_bytes = *parameters.vision * bytes;
+  return result;
+}
+
+}  // namespace sterling::lab
