@@ -56,7 +56,7 @@ class Experts : public testing::Test {
   void SetUp() override {
     platform::ThreadPool::Options options;
     options.threads = 2;
-    pool_ = std::move(*platform::ThreadPool::create(options));
+    pool_ = *platform::ThreadPool::create(options);
   }
 
   void open(const std::string& family) {

@@ -32,7 +32,7 @@ struct Fixture {
   explicit Fixture(std::int32_t per_token, bool renormalise) {
     platform::ThreadPool::Options options;
     options.threads = 2;
-    pool = std::move(*platform::ThreadPool::create(options));
+    pool = *platform::ThreadPool::create(options);
     backend = make_cpu_backend({Compute::kFp32, *kernels::select("scalar"), pool.get()});
     for (std::int32_t e = 0; e < kExperts; ++e) {
       gate.push_back(values(kInner * kHidden, 3 * e + 1));
