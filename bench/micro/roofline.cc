@@ -108,11 +108,12 @@ std::vector<Row> make_rows(const Options& options, const kernels::KernelTable& t
   for (const Weights type : {Weights::kFp8, Weights::kFp8Block, Weights::kNvfp4, Weights::kMxfp4, Weights::kMxfp8}) {
     const bool four_bit = type == Weights::kNvfp4 || type == Weights::kMxfp4;
     for (const int m : {1, 2, 4, 8}) {
-      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096 (256 MiB)", weights_name(type), m), table, pool, type, m,
-                        4096, 3328, four_bit ? 36 : 20);
+      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096 (256 MiB)", weights_name(type), m), table, pool,
+                        type, m, 4096, 3328, four_bit ? 36 : 20);
     }
     for (const int m : {16, 64, 512}) {
-      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096", weights_name(type), m), table, pool, type, m, 4096, 3328, 4);
+      add<GemmWorkload>(rows, options, fmt::format("gemm_{} m={} k=4096", weights_name(type), m), table, pool, type, m,
+                        4096, 3328, 4);
     }
   }
   // Prefill.

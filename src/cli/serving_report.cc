@@ -23,9 +23,8 @@ void log_weights(const Runtime& runtime, const LogSink& log) {
   std::string text;
   for (const auto& [format, count] : formats) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, format);
   if (!text.empty()) {
-    log(LogLevel::kInfo,
-        fmt::format("Quantised weights: {}; multiplied weight-only, activations in {}", text,
-                    runtime.backend->compute() == backend::Compute::kBf16 ? "BF16" : "FP32"));
+    log(LogLevel::kInfo, fmt::format("Quantised weights: {}; multiplied weight-only, activations in {}", text,
+                                     runtime.backend->compute() == backend::Compute::kBf16 ? "BF16" : "FP32"));
   }
   const lab::Inspection inspection = lab::inspect(*runtime.checkpoint);
   for (const lab::LintFinding& finding : inspection.lint) {

@@ -85,8 +85,8 @@ Status parse_shards(std::span<const std::unique_ptr<MappedFile>> files, std::vec
     }
   };
   std::vector<std::thread> threads;
-  const std::size_t wanted = std::min({kMostThreads, files.size() / kShardsPerThread,
-                                       static_cast<std::size_t>(std::thread::hardware_concurrency())});
+  const std::size_t wanted = std::min(
+      {kMostThreads, files.size() / kShardsPerThread, static_cast<std::size_t>(std::thread::hardware_concurrency())});
   try {
     while (threads.size() + 1 < wanted) threads.emplace_back(work);
   } catch (const std::exception&) {

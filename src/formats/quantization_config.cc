@@ -12,6 +12,13 @@ namespace {
 
 namespace json = boost::json;
 
+// libstdc++'s usual matcher backtracks, exponentially for a hostile pattern; this one walks all states at once (and refuses back-references).
+#if defined(__GLIBCXX__)
+constexpr auto kRegularSyntax = std::regex_constants::ECMAScript | std::regex_constants::__polynomial;
+#else
+constexpr auto kRegularSyntax = std::regex_constants::ECMAScript;
+#endif
+
 constexpr std::size_t kLongestPattern =
     512;  // of a regular expression and of the names held against it: libstdc++'s matcher recurses
 
@@ -252,7 +259,7 @@ bool ModulePatterns::match(const std::string& pattern, std::string_view module) 
   if (pattern.starts_with("re:")) {
     if (pattern.size() > kLongestPattern || module.size() > kLongestPattern) return false;
     try {
-      const std::regex expression(pattern.substr(3));
+      const std::regex expression(pattern.substr(3), kRegularSyntax);
       return std::regex_search(module.begin(), module.end(), expression, std::regex_constants::match_continuous);
     } catch (const std::exception&) {
       return false;  // not a regular expression: it matches nothing, which inspection reports

@@ -40,8 +40,9 @@ inline std::size_t find_near(std::span<const TensorView> tensors, std::size_t fr
     }
   }
   const auto begin = tensors.begin();
-  const auto at = std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), name,
-                                   [](const TensorView& tensor, std::string_view wanted) { return tensor.name < wanted; });
+  const auto at =
+      std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), name,
+                       [](const TensorView& tensor, std::string_view wanted) { return tensor.name < wanted; });
   return at != tensors.end() && at->name == name ? static_cast<std::size_t>(at - begin) : count;
 }
 

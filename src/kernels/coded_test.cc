@@ -9,7 +9,8 @@
 namespace sterling::kernels {
 namespace {
 
-constexpr CodeFormat kFormats[] = {CodeFormat::kFp8, CodeFormat::kFp8Block, CodeFormat::kNvfp4, CodeFormat::kMxfp4, CodeFormat::kMxfp8};
+constexpr CodeFormat kFormats[] = {CodeFormat::kFp8, CodeFormat::kFp8Block, CodeFormat::kNvfp4, CodeFormat::kMxfp4,
+                                   CodeFormat::kMxfp8};
 
 const char* name_of(CodeFormat format) {
   constexpr const char* kNames[] = {"fp8", "fp8 block", "nvfp4", "mxfp4", "mxfp8"};
@@ -98,7 +99,8 @@ struct Problem {
     const auto& c = codes[static_cast<std::size_t>(row)];
     if (!is_four_bit(format)) return c;
     std::vector<std::uint8_t> packed((c.size() + 1) / 2, 0);
-    for (std::size_t i = 0; i < c.size(); ++i) packed[i / 2] = static_cast<std::uint8_t>(packed[i / 2] | c[i] << (i % 2 * 4));
+    for (std::size_t i = 0; i < c.size(); ++i)
+      packed[i / 2] = static_cast<std::uint8_t>(packed[i / 2] | c[i] << (i % 2 * 4));
     return packed;
   }
 
@@ -170,13 +172,14 @@ platform::AlignedBuffer pack(const Problem& p) {
 
 class Packed {
  public:
-  Packed(const KernelTable& table, const Problem& p) : table_(table), p_(p), w_(pack(p)), panels_((p.n + kLanes - 1) / kLanes) {
+  Packed(const KernelTable& table, const Problem& p)
+      : table_(table), p_(p), w_(pack(p)), panels_((p.n + kLanes - 1) / kLanes) {
     x_ = bytes(table.packed_x_bytes_bf16(p.m, p.k));
     table.pack_x_bf16(p.x.data(), static_cast<std::size_t>(p.k), p.m, p.k, 0, p.m, x_.data());
   }
   int panels() const { return panels_; }
-  void run(std::vector<float>& out, bool with_row_scale, bool with_bias, bool add, int row_begin, int row_end, int panel_begin,
-           int panel_end) const {
+  void run(std::vector<float>& out, bool with_row_scale, bool with_bias, bool add, int row_begin, int row_end,
+           int panel_begin, int panel_end) const {
     GemmArgs a{};
     a.x = x_.data();
     a.w = w_.data();
@@ -218,7 +221,8 @@ class CodedGemm : public PerTier {
     const bool add = seed % 5 < 2;
     std::vector<float> out = p.old;
     packed.run(out, with_row_scale, with_bias, add, 0, m, 0, packed.panels());
-    STERLING_EXPECT_BITS(out, p.expected(with_row_scale, with_bias, add), "element " << difference / n << ", " << difference % n);
+    STERLING_EXPECT_BITS(out, p.expected(with_row_scale, with_bias, add),
+                         "element " << difference / n << ", " << difference % n);
   }
 };
 
@@ -253,7 +257,8 @@ TEST_P(CodedGemm, AllOutputRemainders) {
 TEST_P(CodedGemm, EveryNumberOfPanelsForEveryFewRows) {
   for (const CodeFormat format : kFormats) {
     for (const int m : {1, 2, 3, 4, 5, 12}) {
-      for (int panels = 1; panels <= 17; ++panels) check(format, m, 24, panels * 16, static_cast<std::uint64_t>(m * 17 + panels));
+      for (int panels = 1; panels <= 17; ++panels)
+        check(format, m, 24, panels * 16, static_cast<std::uint64_t>(m * 17 + panels));
     }
   }
 }
@@ -276,7 +281,8 @@ TEST_P(CodedGemm, RangesGiveTheSameBits) {
     std::vector<float> pieces = p.old;
     for (int row = 0; row < p.m; row += table().row_tile) {
       for (int panel = 0; panel < packed.panels(); panel += 3) {
-        packed.run(pieces, true, true, true, row, std::min(p.m, row + table().row_tile), panel, std::min(packed.panels(), panel + 3));
+        packed.run(pieces, true, true, true, row, std::min(p.m, row + table().row_tile), panel,
+                   std::min(packed.panels(), panel + 3));
       }
     }
     STERLING_EXPECT_BITS(pieces, whole, name_of(format) << " element " << difference);
@@ -292,8 +298,10 @@ TEST_P(CodedGemm, OneRowAloneEqualsTheRowAmongMany) {
       one.m = 1;
       one.x.assign(many.x.begin() + std::ptrdiff_t{row} * many.k, many.x.begin() + std::ptrdiff_t{row + 1} * many.k);
       one.old.resize(64);
-      const std::vector<float> expected(all.begin() + std::ptrdiff_t{row} * 64, all.begin() + std::ptrdiff_t{row + 1} * 64);
-      STERLING_EXPECT_BITS(Packed(table(), one).all(), expected, name_of(format) << " row " << row << " column " << difference);
+      const std::vector<float> expected(all.begin() + std::ptrdiff_t{row} * 64,
+                                        all.begin() + std::ptrdiff_t{row + 1} * 64);
+      STERLING_EXPECT_BITS(Packed(table(), one).all(), expected,
+                           name_of(format) << " row " << row << " column " << difference);
     }
   }
 }
@@ -316,7 +324,9 @@ TEST_P(CodedGemm, EveryCodeWithEveryScaleIsExact) {
       }
       auto& s = p.scales[static_cast<std::size_t>(row)];
       for (int g = 0; g < p.groups(); ++g) {
-        if (group != 128) s[static_cast<std::size_t>(g)] = static_cast<std::byte>(format == CodeFormat::kNvfp4 && is_nan_code(static_cast<unsigned>(row)) ? 0 : row);
+        if (group != 128)
+          s[static_cast<std::size_t>(g)] =
+              static_cast<std::byte>(format == CodeFormat::kNvfp4 && is_nan_code(static_cast<unsigned>(row)) ? 0 : row);
       }
     }
     std::vector<float> expected;
@@ -338,7 +348,8 @@ TEST_P(CodedGemm, EveryCodeWithEveryScaleIsExact) {
       one.old.resize(static_cast<std::size_t>(n));
       std::vector<float> alone = Packed(table(), one).all();
       for (float& v : alone) v = v + 0.0F;
-      const std::vector<float> row(expected.begin() + std::ptrdiff_t{r} * n, expected.begin() + std::ptrdiff_t{r + 1} * n);
+      const std::vector<float> row(expected.begin() + std::ptrdiff_t{r} * n,
+                                   expected.begin() + std::ptrdiff_t{r + 1} * n);
       STERLING_EXPECT_BITS(alone, row, name_of(format) << " alone, code " << r << " scale " << difference);
     }
   }
@@ -353,7 +364,8 @@ TEST_P(CodedGemm, WithinTheBoundOfDoublePrecision) {
       for (float& v : p.x) v = random.normal();
       for (auto& s : p.scales) {
         if (is_four_bit(format) || format == CodeFormat::kMxfp8) {
-          for (std::byte& code : s) code = static_cast<std::byte>((format == CodeFormat::kNvfp4 ? 40 : 120) + random.below(10));
+          for (std::byte& code : s)
+            code = static_cast<std::byte>((format == CodeFormat::kNvfp4 ? 40 : 120) + random.below(10));
         }
       }
       const std::vector<float> out = Packed(table(), p).all();

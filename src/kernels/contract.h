@@ -77,7 +77,7 @@ struct GemmArgs {
   int panel_end;
   const float* row_scale;  // [n] or null: the finished sum is multiplied by it, before the bias
   const float* bias;       // [n] or null: added once to that
-  bool add;           // true: out += result (one rounding after the bias), false: out = result
+  bool add;                // true: out += result (one rounding after the bias), false: out = result
 };
 
 // ---- attention -------------------------------------------------------------------------------------------------------

@@ -139,19 +139,22 @@ class Gemm : public PerTier {
 
 TEST_P(Gemm, AllRowRemainders) {
   for (int m = 1; m <= 2 * 12 + 1; ++m) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(m, 33, 37, type, static_cast<std::uint64_t>(m));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide})
+      check(m, 33, 37, type, static_cast<std::uint64_t>(m));
   }
 }
 
 TEST_P(Gemm, AllColumnsAlongK) {
   for (int k = 1; k <= 70; ++k) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(3, k, 18, type, static_cast<std::uint64_t>(k));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide})
+      check(3, k, 18, type, static_cast<std::uint64_t>(k));
   }
 }
 
 TEST_P(Gemm, AllOutputRemainders) {
   for (int n = 1; n <= 50; ++n) {
-    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide}) check(2, 8, n, type, static_cast<std::uint64_t>(n));
+    for (const Weights type : {Weights::kBf16, Weights::kF32, Weights::kF32Wide})
+      check(2, 8, n, type, static_cast<std::uint64_t>(n));
   }
 }
 

@@ -30,8 +30,10 @@ std::size_t code_scale_bytes(CodeFormat format);
 bool is_four_bit(CodeFormat format);
 
 // Row j's codes stand at codes[j], its scales at scales[j] (not looked at for kFp8), j < row_count <= 16. Lanes without a row get zeros.
-void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const std::byte* const* scales, int row_count, int k, void* panel);
+void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const std::byte* const* scales,
+                      int row_count, int k, void* panel);
 // The bytes that pack_panel_coded read for a lane, exactly; an unused half of the last byte of an odd E2M1 row is zero.
-void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane, int k, std::uint8_t* codes, std::byte* scales);
+void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane, int k, std::uint8_t* codes,
+                            std::byte* scales);
 
 }  // namespace sterling::kernels

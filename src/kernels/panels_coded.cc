@@ -77,10 +77,12 @@ std::size_t panel_bytes_coded(CodeFormat format, std::int64_t k) {
   const auto columns = static_cast<std::size_t>(k);
   const auto group = static_cast<std::size_t>(code_group(format));
   const std::size_t groups = group == 0 ? 0 : (columns + group - 1) / group;
-  return groups * kLaneCount * code_scale_bytes(format) + (columns + kBlockElements - 1) / kBlockElements * block_bytes(format);
+  return groups * kLaneCount * code_scale_bytes(format) +
+         (columns + kBlockElements - 1) / kBlockElements * block_bytes(format);
 }
 
-void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const std::byte* const* scales, int row_count, int k, void* panel) {
+void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const std::byte* const* scales,
+                      int row_count, int k, void* panel) {
   const auto columns = static_cast<std::size_t>(k);
   const Layout layout(format, columns);
   auto* const target = static_cast<std::uint8_t*>(panel);
@@ -108,7 +110,8 @@ void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const
   }
 }
 
-void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane_index, int k, std::uint8_t* codes, std::byte* scales) {
+void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane_index, int k, std::uint8_t* codes,
+                            std::byte* scales) {
   const auto columns = static_cast<std::size_t>(k);
   const auto lane = static_cast<std::size_t>(lane_index);
   const Layout layout(format, columns);

@@ -51,8 +51,9 @@ bool has_usual_blocks(const json::object& config) {
   const json::value* size =
       section != nullptr && section->is_object() ? section->get_object().if_contains("weight_block_size") : nullptr;
   if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return false;
-  return std::all_of(size->get_array().begin(), size->get_array().end(),
-                     [](const json::value& extent) { return extent.is_int64() && extent.get_int64() == kFp8BlockSize; });
+  return std::all_of(size->get_array().begin(), size->get_array().end(), [](const json::value& extent) {
+    return extent.is_int64() && extent.get_int64() == kFp8BlockSize;
+  });
 }
 
 class Announcer {
@@ -69,7 +70,8 @@ class Announcer {
     const Form form = matrix ? form_of(module) : Form::kPlain;
     if (form == Form::kPlain) {
       // Qwen3.5's files keep these two in FP32 (the published sizes are right to the byte with them).
-      const bool fp32 = wanted.name.ends_with(".linear_attn.A_log") || wanted.name.ends_with(".linear_attn.norm.weight");
+      const bool fp32 =
+          wanted.name.ends_with(".linear_attn.A_log") || wanted.name.ends_with(".linear_attn.norm.weight");
       out.push_back({wanted.name, fp32 ? DType::kF32 : plain_, wanted.shape, {}, {}});
       return true;
     }
@@ -79,7 +81,8 @@ class Announcer {
                                 : form == Form::kFp8Block ? WeightTarget::kFp8Block
                                                           : WeightTarget::kFp8;
     const bool activations = form != Form::kFp8Block && !is_weight_only(module);
-    for (const formats::PlannedTensor& part : quantised_parts({module, wanted.shape[0], wanted.shape[1]}, target, activations)) {
+    for (const formats::PlannedTensor& part :
+         quantised_parts({module, wanted.shape[0], wanted.shape[1]}, target, activations)) {
       out.push_back({part.name, part.dtype, part.shape, {}, {}});
     }
     return true;

@@ -42,10 +42,10 @@ struct ModelDimensions {
 // One row per group and stored format. Scale tensors count with the weights that they belong to, so that tensors and bytes add
 // up to the files' own.
 struct WeightGroup {
-  std::string group;   // "attention", "routed_experts", …
-  std::string format;  // "bf16", "nvfp4", "fp8_e4m3_block", "q4_1", …
+  std::string group;                        // "attention", "routed_experts", …
+  std::string format;                       // "bf16", "nvfp4", "fp8_e4m3_block", "q4_1", …
   std::optional<std::int64_t> tensors = 0;  // empty where only the configuration is there and does not say
-  std::optional<std::int64_t> parameters;  // empty: a packing that this version can't count
+  std::optional<std::int64_t> parameters;   // empty: a packing that this version can't count
   std::int64_t bytes = 0;
 };
 

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 // Qwen3.5-2B: its published index says total_size 4548144832.
-constexpr std::string_view kQwen35Of2B = R"({"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
+constexpr std::string_view kQwen35Of2B =
+    R"({"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5",
   "tie_word_embeddings": true, "torch_dtype": "bfloat16",
   "vision_config": {"depth": 24, "hidden_size": 1024, "in_channels": 3, "intermediate_size": 4096, "num_heads": 16,
     "num_position_embeddings": 2304, "patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 2048},

@@ -178,7 +178,8 @@ struct Sums {
   void count(std::string_view group, const std::string& format, const TensorView& tensor,
              const std::optional<std::int64_t>& weights) {
     // From the shape, as an announced tensor has no data; readers have checked that both agree.
-    const auto size = static_cast<std::int64_t>(dtype_bytes(tensor.dtype, static_cast<std::uint64_t>(tensor.elements())).value_or(0));
+    const auto size =
+        static_cast<std::int64_t>(dtype_bytes(tensor.dtype, static_cast<std::uint64_t>(tensor.elements())).value_or(0));
     WeightGroup& row =
         rows.try_emplace({group, format}, WeightGroup{std::string(group), format, 0, 0, 0}).first->second;
     ++*row.tensors;
@@ -286,8 +287,10 @@ WeightSummary summarise_weights(std::span<const TensorView> tensors, const Model
     for (const std::string_view suffix : {".weight", ".weight_packed", "_blocks", ""}) {
       if (owner == nullptr) owner = find({tensors, i}, module, suffix);
     }
-    const std::string format = owner != nullptr ? formats[static_cast<std::size_t>(owner - tensors.data())] : std::string();
-    sums.count(weight_group(tensor.name, layers, has_mtp), format.empty() ? lower(dtype_name(tensor.dtype)) : format, tensor, 0);
+    const std::string format =
+        owner != nullptr ? formats[static_cast<std::size_t>(owner - tensors.data())] : std::string();
+    sums.count(weight_group(tensor.name, layers, has_mtp), format.empty() ? lower(dtype_name(tensor.dtype)) : format,
+               tensor, 0);
   }
 
   for (const std::string_view group : kGroups) {

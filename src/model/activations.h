@@ -9,20 +9,20 @@
 namespace sterling::model {
 
 struct Activations {
-  backend::Matrix residual;  // [tokens, hidden]
-  backend::Matrix normed;    // [tokens, hidden] input of mixer, MLP and head
-  backend::Matrix mixed;     // [tokens, widest mixer output] attention or GDN output before o_proj / out_proj
-  backend::Matrix q;         // [tokens, heads * head_dim]
-  backend::Matrix gate;      // [tokens, heads * head_dim], families with an output gate
-  backend::Matrix k, v;      // [tokens, kv_heads * head_dim]
-  backend::Matrix qkv;       // [tokens, conv_channels] GDN
-  backend::Matrix z;         // [tokens, value_heads * value_dim] GDN
-  backend::Matrix a, b;      // [tokens, value_heads] GDN
-  backend::Matrix mlp_gate;  // [tokens, intermediate] of dense MLPs and of shared experts
-  backend::Matrix mlp_up;    // [tokens, intermediate]
-  backend::Matrix block;     // [tokens, hidden] a block's output before the residual add; MoE, and with a probe all
-  backend::Matrix router;    // [tokens, experts]
-  backend::Matrix shared;    // [tokens, hidden] output of the shared expert
+  backend::Matrix residual;     // [tokens, hidden]
+  backend::Matrix normed;       // [tokens, hidden] input of mixer, MLP and head
+  backend::Matrix mixed;        // [tokens, widest mixer output] attention or GDN output before o_proj / out_proj
+  backend::Matrix q;            // [tokens, heads * head_dim]
+  backend::Matrix gate;         // [tokens, heads * head_dim], families with an output gate
+  backend::Matrix k, v;         // [tokens, kv_heads * head_dim]
+  backend::Matrix qkv;          // [tokens, conv_channels] GDN
+  backend::Matrix z;            // [tokens, value_heads * value_dim] GDN
+  backend::Matrix a, b;         // [tokens, value_heads] GDN
+  backend::Matrix mlp_gate;     // [tokens, intermediate] of dense MLPs and of shared experts
+  backend::Matrix mlp_up;       // [tokens, intermediate]
+  backend::Matrix block;        // [tokens, hidden] a block's output before the residual add; MoE, and with a probe all
+  backend::Matrix router;       // [tokens, experts]
+  backend::Matrix shared;       // [tokens, hidden] output of the shared expert
   backend::Matrix shared_gate;  // [tokens, 1]
 
   // kResourceExhausted names the bytes that could not be had.

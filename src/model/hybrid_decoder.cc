@@ -99,8 +99,8 @@ GdnBlock bind_gdn(const ModelSpec& spec, WeightBinder& binder, const std::string
   const std::string fused = module + ".in_proj_qkvz";
   GdnBlock block;
   block.state_layer = state_layer;
-  const bool is_fused =
-      expected == GdnProjections::kFused ? !binder.has_weight(split) || binder.has_weight(fused) : binder.has_weight(fused);
+  const bool is_fused = expected == GdnProjections::kFused ? !binder.has_weight(split) || binder.has_weight(fused)
+                                                           : binder.has_weight(fused);
   if (is_fused) {
     bind_fused(gdn, binder, module, hidden, block);
   } else {

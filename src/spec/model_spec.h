@@ -74,8 +74,8 @@ struct ModelSpec {
   std::optional<GdnSpec> gdn;
   std::optional<MoeSpec> moe;
   std::vector<bool> moe_layers;  // with `moe`: which layers have experts in place of a dense MLP; one entry per layer
-  std::int32_t mtp_layers = 0;              // recognised, not run
-  bool has_vision = false;                  // vision tensors are known and skipped
+  std::int32_t mtp_layers = 0;   // recognised, not run
+  bool has_vision = false;       // vision tensors are known and skipped
   std::vector<std::int32_t> eos_token_ids;  // of config.json alone
 
   std::int32_t layer_count() const { return static_cast<std::int32_t>(layers.size()); }

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "text/textkit_call.h"
 #include "base/utf8.h"
+#include "text/textkit_call.h"
 
 namespace sterling::text {
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/textkit_call.h"
 #include "base/utf8.h"
+#include "text/textkit_call.h"
 
 namespace sterling::text {
 namespace {

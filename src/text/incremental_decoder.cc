@@ -2,9 +2,9 @@
 // by step, without calling into the library.
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
-#include "base/utf8.h"
 
 namespace sterling::text {
 

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "text/test_fixtures.h"
 #include "base/utf8.h"
+#include "text/test_fixtures.h"
 
 namespace sterling::text {
 namespace {

@@ -1,8 +1,7 @@
 // Against Python's bytes.decode('utf-8', errors='replace').
-#include "base/utf8.h"
-
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
 #include "text/test_fixtures.h"
 
 namespace sterling::text {

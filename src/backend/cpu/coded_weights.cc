@@ -78,12 +78,14 @@ void decode_coded_row(const PackedLinear& linear, std::int64_t row, float* out) 
   const int group = kernels::code_group(linear.code);
   const std::size_t scale_bytes = kernels::code_scale_bytes(linear.code);
   const auto k = static_cast<std::size_t>(linear.k);
-  const std::size_t groups = group == 0 ? 0 : (k + static_cast<std::size_t>(group) - 1) / static_cast<std::size_t>(group);
+  const std::size_t groups =
+      group == 0 ? 0 : (k + static_cast<std::size_t>(group) - 1) / static_cast<std::size_t>(group);
   const bool four_bit = kernels::is_four_bit(linear.code);
   std::vector<std::uint8_t> codes(four_bit ? (k + 1) / 2 : k);
   std::vector<std::byte> scales(groups * scale_bytes);
   kernels::unpack_panel_row_coded(linear.code, linear.panels.data() + row / kernels::kLanes * linear.panel_bytes,
-                                  static_cast<int>(row % kernels::kLanes), static_cast<int>(linear.k), codes.data(), scales.data());
+                                  static_cast<int>(row % kernels::kLanes), static_cast<int>(linear.k), codes.data(),
+                                  scales.data());
   const double row_scale = linear.row_scale.empty() ? 1.0 : double{linear.row_scale[static_cast<std::size_t>(row)]};
   double scale = row_scale;
   for (std::size_t i = 0; i < k; ++i) {
@@ -98,7 +100,8 @@ void decode_coded_row(const PackedLinear& linear, std::int64_t row, float* out) 
       }
       scale = double{value} * row_scale;
     }
-    const float code = four_bit ? quant::e2m1_to_float(static_cast<std::uint8_t>(codes[i / 2] >> (i % 2 * 4))) : quant::e4m3_to_float(codes[i]);
+    const float code = four_bit ? quant::e2m1_to_float(static_cast<std::uint8_t>(codes[i / 2] >> (i % 2 * 4)))
+                                : quant::e4m3_to_float(codes[i]);
     out[i] = static_cast<float>(double{code} * scale);
   }
 }

@@ -27,17 +27,19 @@ struct Made {
   Made(WeightFormat format, std::int64_t rows, std::int64_t cols, std::int64_t block_cols = 128) {
     const bool four_bit = format == WeightFormat::kNvfp4 || format == WeightFormat::kMxfp4;
     codes.resize(static_cast<std::size_t>(rows * cols / (four_bit ? 2 : 1)));
-    for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(four_bit ? next() : next() % 0x7f | (next() & 0x80));
+    for (std::uint8_t& code : codes)
+      code = static_cast<std::uint8_t>(four_bit ? next() : next() % 0x7f | (next() & 0x80));
     weight.format = format;
-    weight.codes = view("w.weight", four_bit ? DType::kU8 : DType::kF8E4M3, {rows, four_bit ? cols / 2 : cols}, codes.data(), codes.size());
+    weight.codes = view("w.weight", four_bit ? DType::kU8 : DType::kF8E4M3, {rows, four_bit ? cols / 2 : cols},
+                        codes.data(), codes.size());
     const auto group = quant::scale_group(format);
     if (group > 0) {
       codes_of_scales.resize(static_cast<std::size_t>(rows * cols / group));
       for (std::uint8_t& code : codes_of_scales) {
         code = static_cast<std::uint8_t>(format == WeightFormat::kNvfp4 ? next() % 0x7f : 120 + next() % 12);
       }
-      weight.scale = view("w.weight_scale", format == WeightFormat::kNvfp4 ? DType::kF8E4M3 : DType::kU8, {rows, cols / group},
-                          codes_of_scales.data(), codes_of_scales.size());
+      weight.scale = view("w.weight_scale", format == WeightFormat::kNvfp4 ? DType::kF8E4M3 : DType::kU8,
+                          {rows, cols / group}, codes_of_scales.data(), codes_of_scales.size());
     } else {
       weight.block_rows = 128;
       weight.block_cols = block_cols;
@@ -58,7 +60,8 @@ struct Made {
   }
   Made(const Made&) = delete;
 
-  static TensorView view(std::string name, DType dtype, std::vector<std::int64_t> shape, const void* data, std::size_t bytes) {
+  static TensorView view(std::string name, DType dtype, std::vector<std::int64_t> shape, const void* data,
+                         std::size_t bytes) {
     TensorView v;
     v.name = std::move(name);
     v.dtype = dtype;
@@ -87,7 +90,8 @@ std::unique_ptr<platform::ThreadPool> make_pool() {
 
 // One backend with one linear, configured for a few rows.
 struct Loaded {
-  Loaded(const StoredWeight& weight, const RowSelection& rows, ProductInput input, Compute compute, const kernels::KernelTable* table)
+  Loaded(const StoredWeight& weight, const RowSelection& rows, ProductInput input, Compute compute,
+         const kernels::KernelTable* table)
       : pool(make_pool()), backend(CpuBackendOptions{compute, table, pool.get()}) {
     auto loaded = backend.load_linear(weight, nullptr, rows, input);
     if (!loaded) {
@@ -110,7 +114,9 @@ struct Loaded {
     return out;
   }
   // Not a BF16 value, so that rounding shows.
-  static float input(std::int64_t r, std::int64_t c) { return static_cast<float>((r * 131 + c * 37) % 257 - 128) / 77.0F; }
+  static float input(std::int64_t r, std::int64_t c) {
+    return static_cast<float>((r * 131 + c * 37) % 257 - 128) / 77.0F;
+  }
 
   std::unique_ptr<platform::ThreadPool> pool;
   CpuBackend backend;
@@ -133,8 +139,8 @@ std::vector<float> decoded(const StoredWeight& weight) {
 }
 
 // |found - exact| against the roundings of a product of k terms: k + k / group fused steps and the two of the row scale and the decoding.
-void expect_product(const std::vector<float>& found, const StoredWeight& weight, std::int64_t m, const std::vector<std::int64_t>& rows,
-                    bool round) {
+void expect_product(const std::vector<float>& found, const StoredWeight& weight, std::int64_t m,
+                    const std::vector<std::int64_t>& rows, bool round) {
   const std::int64_t k = weight.cols();
   const std::vector<float> w = decoded(weight);
   for (std::int64_t r = 0; r < m; ++r) {
@@ -142,11 +148,13 @@ void expect_product(const std::vector<float>& found, const StoredWeight& weight,
       double exact = 0.0, magnitude = 0.0;
       for (std::int64_t c = 0; c < k; ++c) {
         const float x = Loaded::input(r, c);
-        const double term = double{round ? to_float(to_bf16(x)) : x} * double{w[static_cast<std::size_t>(rows[n] * k + c)]};
+        const double term =
+            double{round ? to_float(to_bf16(x)) : x} * double{w[static_cast<std::size_t>(rows[n] * k + c)]};
         exact += term;
         magnitude += std::fabs(term);
       }
-      ASSERT_NEAR(found[static_cast<std::size_t>(r) * rows.size() + n], exact, magnitude * static_cast<double>(2 * k + 4) * 0x1p-24)
+      ASSERT_NEAR(found[static_cast<std::size_t>(r) * rows.size() + n], exact,
+                  magnitude * static_cast<double>(2 * k + 4) * 0x1p-24)
           << "row " << r << " output " << n;
     }
   }
@@ -242,7 +250,8 @@ TEST(CodedWeights, TiedEmbeddingsGiveTheReferenceRows) {
       for (std::size_t c = 0; c < 288; ++c) {
         const float expected = w[static_cast<std::size_t>(tokens[i]) * 288 + c];
         // The one difference: a global scale that divides is kept as its rounded reciprocal.
-        ASSERT_NEAR(out.data[static_cast<std::int64_t>(i) * out.ld + static_cast<std::int64_t>(c)], expected, std::fabs(expected) * 0x1p-23)
+        ASSERT_NEAR(out.data[static_cast<std::int64_t>(i) * out.ld + static_cast<std::int64_t>(c)], expected,
+                    std::fabs(expected) * 0x1p-23)
             << tokens[i] << ", " << c;
       }
     }

@@ -209,8 +209,8 @@ class CpuBackend final : public Backend {
   std::vector<std::int32_t> chosen_;  // [tokens][experts_per_token], most probable first
   std::vector<float> chosen_weight_;
   std::vector<float> router_margin_, router_magnitude_;  // [tokens]
-  std::vector<float> shared_scale_;      // [tokens] sigmoid of the shared expert's gate
-  std::vector<std::int32_t> row_token_;  // of each pair, by expert and then token, both ascending
+  std::vector<float> shared_scale_;                      // [tokens] sigmoid of the shared expert's gate
+  std::vector<std::int32_t> row_token_;                  // of each pair, by expert and then token, both ascending
   std::vector<float> row_weight_;
   std::vector<std::int32_t> expert_begin_;  // [experts + 1]
   std::vector<ExpertChunk> chunks_;
