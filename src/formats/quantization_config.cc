@@ -211,6 +211,14 @@ Status read_section(Section section, std::initializer_list<std::string_view> ign
   if (!algorithm.empty() && !algorithm_is_known(algorithm)) refuse(result, section, "quant_algo", algorithm);
   if (method == "compressed-tensors" && !layout.empty() && !layout_is_known(layout))
     refuse(result, section, "format", layout);
+  // Marks of a variant, whatever the algorithm calls itself: they change the arithmetic.
+  const auto says = [&](std::string_view key) {
+    const json::value* value = section.find(key);
+    return value != nullptr && !(value->is_bool() && !value->get_bool()) && !(value->is_int64() && value->get_int64() == 0);
+  };
+  if (says("pre_quant_scale")) refuse(result, section, "pre_quant_scale", "AWQ (scaled activations)");
+  if (says("lora_rank")) refuse(result, section, "lora_rank", "SVD (a low-rank part beside the weights)");
+  if (says("has_zero_point")) refuse(result, section, "has_zero_point", "asymmetric integers");
   read_groups(section, result);
   read_layers(section, result);
   const bool by_method = !method.empty() && method != "modelopt";  // modelopt alone may speak of K and V only
