@@ -119,6 +119,16 @@ std::vector<Case> cases() {
          c["quantization_config"] = json::object{{"quant_algo", "NVFP4"}};
        },
        true},
+      {"norm_quantised", [](auto&, auto& t, auto&) { t["model.norm.weight"] = zeros("F8_E4M3", {32}); }, false},
+      {"a_log_below_fp32",
+       [](auto&, auto& t, auto&) { t["model.layers.0.linear_attn.A_log"] = zeros("BF16", {4}); }, false},
+      {"kv_scales_all_one",
+       [](auto& c, auto& t, auto&) {
+         c["quantization_config"] = json::object{{"kv_cache_scheme", "FP8"}};
+         t["model.layers.0.self_attn.k_proj.k_scale"] = scalar(1.0F);
+         t["model.layers.0.self_attn.v_proj.v_scale"] = scalar(1.0F);
+       },
+       true},
       {"lm_head_quantised", [](auto&, auto& t, auto&) { make_fp8(t, "lm_head", 0.5F); }, true},
       {"unsupported_quantisation",
        [](auto& c, auto&, auto&) {
