@@ -214,7 +214,8 @@ Status read_section(Section section, std::initializer_list<std::string_view> ign
   // Marks of a variant, whatever the algorithm calls itself: they change the arithmetic.
   const auto says = [&](std::string_view key) {
     const json::value* value = section.find(key);
-    return value != nullptr && !(value->is_bool() && !value->get_bool()) && !(value->is_int64() && value->get_int64() == 0);
+    return value != nullptr && !(value->is_bool() && !value->get_bool()) &&
+           !(value->is_int64() && value->get_int64() == 0);
   };
   if (says("pre_quant_scale")) refuse(result, section, "pre_quant_scale", "AWQ (scaled activations)");
   if (says("lora_rank")) refuse(result, section, "lora_rank", "SVD (a low-rank part beside the weights)");

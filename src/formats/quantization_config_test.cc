@@ -29,7 +29,8 @@ TEST(QuantizationConfig, NothingIsAnnouncedByNothing) {
 }
 
 TEST(QuantizationConfig, ModelOptWithExcludes) {
-  const QuantizationConfig config = read("{}", R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4",
+  const QuantizationConfig config =
+      read("{}", R"({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4",
       "group_size": 16, "exclude_modules": ["lm_head", "*.mlp.shared_expert.*", "model.layers.0.linear_attn*", "mtp.layers.0*"]}})");
   EXPECT_TRUE(config.announced);
   EXPECT_EQ(config.method, "NVFP4");
@@ -44,7 +45,8 @@ TEST(QuantizationConfig, ModelOptWithExcludes) {
 }
 
 TEST(QuantizationConfig, MixedPrecisionAnnouncesWhatItLists) {
-  const QuantizationConfig config = read(R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+  const QuantizationConfig config =
+      read(R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
       "quantized_layers": {"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
                            "model.layers.0.mlp.experts": {"quant_algo": "W4A16_NVFP4", "group_size": 16}}}})");
   EXPECT_TRUE(config.mixed);
@@ -68,7 +70,8 @@ TEST(QuantizationConfig, CompressedTensorsWithRegularExpressions) {
 }
 
 TEST(QuantizationConfig, HuggingFaceFp8) {
-  const QuantizationConfig config = read(R"({"text_config": {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
+  const QuantizationConfig config =
+      read(R"({"text_config": {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3",
       "activation_scheme": "dynamic", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head", "model.layers.0.mlp.gate"]}}})");
   EXPECT_TRUE(config.announced);
   EXPECT_EQ(config.activation_bits, 8);
@@ -89,7 +92,8 @@ TEST(QuantizationConfig, AcceptsWhatCanBeRun) {
 }
 
 TEST(QuantizationConfig, RefusesByNameAndSaysWhatWorks) {
-  for (const char* algorithm : {"W4A16_AWQ", "W4A8_AWQ", "NVFP4_AWQ", "NVFP4_SVD", "W8A16", "W8A8_SQ_PER_CHANNEL", "INT4"}) {
+  for (const char* algorithm :
+       {"W4A16_AWQ", "W4A8_AWQ", "NVFP4_AWQ", "NVFP4_SVD", "W8A16", "W8A8_SQ_PER_CHANNEL", "INT4"}) {
     const json::object section{{"quantization", json::object{{"quant_algo", algorithm}}}};
     const auto refusal = read("{}", json::serialize(section)).refusal;
     ASSERT_TRUE(refusal.has_value()) << algorithm;
@@ -99,17 +103,21 @@ TEST(QuantizationConfig, RefusesByNameAndSaysWhatWorks) {
     const json::object section{{"quantization_config", json::object{{"quant_method", method}}}};
     EXPECT_THAT(read(json::serialize(section)).refusal.value_or(""), HasSubstr(method));
   }
-  const auto integers = read(R"({"quantization_config": {"quant_method": "compressed-tensors", "format": "int-quantized",
+  const auto integers =
+      read(R"({"quantization_config": {"quant_method": "compressed-tensors", "format": "int-quantized",
       "config_groups": {"g": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int"}}}}})");
   EXPECT_THAT(integers.refusal.value_or(""), HasSubstr("int"));
 }
 
 TEST(QuantizationConfig, MarksOfAVariantAreRefused) {
   for (const char* mark : {R"("pre_quant_scale": true)", R"("lora_rank": 32)", R"("has_zero_point": true)"}) {
-    EXPECT_TRUE(read("{}", std::string(R"({"quantization": {"quant_algo": "NVFP4", )") + mark + "}}").refusal.has_value()) << mark;
+    EXPECT_TRUE(
+        read("{}", std::string(R"({"quantization": {"quant_algo": "NVFP4", )") + mark + "}}").refusal.has_value())
+        << mark;
   }
   EXPECT_FALSE(read("{}", R"({"quantization": {"quant_algo": "NVFP4", "pre_quant_scale": false, "has_zero_point": false,
-      "lora_rank": null}})").refusal.has_value());
+      "lora_rank": null}})")
+                   .refusal.has_value());
 }
 
 TEST(QuantizationConfig, WrongTypesNameFileAndPath) {
@@ -117,15 +125,16 @@ TEST(QuantizationConfig, WrongTypesNameFileAndPath) {
     const char* config;
     const char* where;
   };
-  for (const Case& one : {Case{R"({"quantization_config": 3})", "quantization_config"},
-                          Case{R"({"quantization_config": {"quant_method": 3}})", "quantization_config.quant_method"},
-                          Case{R"({"quantization_config": {"quant_algo": []}})", "quantization_config.quant_algo"},
-                          Case{R"({"quantization_config": {"ignore": "lm_head"}})", "quantization_config.ignore"},
-                          Case{R"({"quantization_config": {"ignore": [1]}})", "quantization_config.ignore"},
-                          Case{R"({"quantization_config": {"config_groups": []}})", "quantization_config.config_groups"},
-                          Case{R"({"quantization_config": {"config_groups": {"g": 1}}})", "config_groups.g"},
-                          Case{R"({"quantization_config": {"config_groups": {"g": {"weights": 1}}}})", "config_groups.g.weights"},
-                          Case{R"({"quantization_config": {"quantized_layers": {"m": "FP8"}}})", "quantized_layers.m"}}) {
+  for (const Case& one :
+       {Case{R"({"quantization_config": 3})", "quantization_config"},
+        Case{R"({"quantization_config": {"quant_method": 3}})", "quantization_config.quant_method"},
+        Case{R"({"quantization_config": {"quant_algo": []}})", "quantization_config.quant_algo"},
+        Case{R"({"quantization_config": {"ignore": "lm_head"}})", "quantization_config.ignore"},
+        Case{R"({"quantization_config": {"ignore": [1]}})", "quantization_config.ignore"},
+        Case{R"({"quantization_config": {"config_groups": []}})", "quantization_config.config_groups"},
+        Case{R"({"quantization_config": {"config_groups": {"g": 1}}})", "config_groups.g"},
+        Case{R"({"quantization_config": {"config_groups": {"g": {"weights": 1}}}})", "config_groups.g.weights"},
+        Case{R"({"quantization_config": {"quantized_layers": {"m": "FP8"}}})", "quantized_layers.m"}}) {
     const json::value config = json::parse(one.config);
     const auto result = read_quantization_config(config.get_object(), nullptr);
     ASSERT_FALSE(result.ok()) << one.config;

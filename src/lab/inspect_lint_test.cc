@@ -120,8 +120,8 @@ std::vector<Case> cases() {
        },
        true},
       {"norm_quantised", [](auto&, auto& t, auto&) { t["model.norm.weight"] = zeros("F8_E4M3", {32}); }, false},
-      {"a_log_below_fp32",
-       [](auto&, auto& t, auto&) { t["model.layers.0.linear_attn.A_log"] = zeros("BF16", {4}); }, false},
+      {"a_log_below_fp32", [](auto&, auto& t, auto&) { t["model.layers.0.linear_attn.A_log"] = zeros("BF16", {4}); },
+       false},
       {"kv_scales_all_one",
        [](auto& c, auto& t, auto&) {
          c["quantization_config"] = json::object{{"kv_cache_scheme", "FP8"}};
