@@ -202,6 +202,17 @@ void read_layers(Section& section, QuantizationConfig& result) {
   }
 }
 
+void read_block_size(const Section& section, QuantizationConfig& result) {
+  const json::value* size = section.find("weight_block_size");
+  if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return;
+  const auto extent = [size](std::size_t i) -> std::int64_t {
+    const json::value& value = size->get_array()[i];
+    return value.is_int64() && value.get_int64() >= 1 && value.get_int64() <= 65536 ? value.get_int64() : 128;
+  };
+  result.block_rows = extent(0);
+  result.block_cols = extent(1);
+}
+
 Status read_section(Section section, std::initializer_list<std::string_view> ignore_keys, QuantizationConfig& result) {
   if (section.object == nullptr) return {};
   const std::string method = section.text("quant_method");
@@ -222,6 +233,7 @@ Status read_section(Section section, std::initializer_list<std::string_view> ign
   if (says("has_zero_point")) refuse(result, section, "has_zero_point", "asymmetric integers");
   read_groups(section, result);
   read_layers(section, result);
+  read_block_size(section, result);
   const bool by_method = !method.empty() && method != "modelopt";  // modelopt alone may speak of K and V only
   if (!algorithm.empty() || by_method) {
     const bool first = !result.announced;

@@ -49,6 +49,9 @@ struct QuantizationConfig {
   std::unordered_map<std::string, std::string> layers;  // module → algorithm
   std::optional<std::int64_t>
       activation_bits;  // of declared input activations, the smallest; empty when they stay as they are
+  // Elements of a block of FP8 scales: weight_block_size, 128 x 128 where nothing usable stands there.
+  std::int64_t block_rows = 128;
+  std::int64_t block_cols = 128;
   // Why these weights can't be loaded, and what would work instead. Empty: nothing against it.
   std::optional<std::string> refusal;
 

@@ -61,27 +61,10 @@ std::int64_t total_bytes(const formats::Checkpoint& checkpoint) {
   return bytes;
 }
 
-// Elements of FP8 block scales, where the configuration names them.
-void read_block_size(const boost::json::object& config, WeightBinder& binder) {
-  const auto* section = config.if_contains("quantization_config");
-  if (section == nullptr || !section->is_object()) {
-    const auto* text = config.if_contains("text_config");
-    if (text != nullptr && text->is_object()) section = text->get_object().if_contains("quantization_config");
-  }
-  if (section == nullptr || !section->is_object()) return;
-  const auto* size = section->get_object().if_contains("weight_block_size");
-  if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return;
-  const auto extent = [&](std::size_t i) -> std::int64_t {
-    const auto& value = size->get_array()[i];
-    return value.is_int64() && value.get_int64() >= 1 && value.get_int64() <= 65536 ? value.get_int64() : 128;
-  };
-  binder.set_block(extent(0), extent(1));
-}
-
 // Methods that need other decoders or other arithmetic are refused by name, before their tensors look like faults.
-Status check_method(const formats::Checkpoint& checkpoint) {
+Expected<formats::QuantizationConfig> check_method(const formats::Checkpoint& checkpoint) {
   auto config = formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config());
-  if (!config) return config.error();
+  if (!config) return config;
   if (config->refusal) return make_error(ErrorCode::kUnsupported, *config->refusal, config->file);
   for (const TensorView& tensor : checkpoint.tensors()) {
     const std::string_view method = formats::foreign_method_of_tensor(tensor.name);
@@ -90,31 +73,39 @@ Status check_method(const formats::Checkpoint& checkpoint) {
                       formats::refuse_method(fmt::format("{}: tensor {}", tensor.file, tensor.name), method),
                       tensor.name);
   }
-  return {};
+  return config;
 }
 
+// The configuration files of a checkpoint, read.
+struct Reading {
+  SpecResult model;
+  formats::QuantizationConfig quantization;
+};
+
 // One run over headers: what load() does before it touches weights.
-Expected<SpecResult> examine(const formats::Checkpoint& checkpoint, Examination& examination) {
+Expected<Reading> examine(const formats::Checkpoint& checkpoint, Examination& examination) {
   auto result = read_spec(checkpoint);
   if (!result) {
     examination.problems.push_back({"config", result.error()});
     return result.error();
   }
   examination.spec = result->spec;
-  if (Status status = check_method(checkpoint); !status) {
-    examination.problems.push_back({"unsupported_quantisation", status.error()});
-    return status.error();
+  auto quantization = check_method(checkpoint);
+  if (!quantization) {
+    examination.problems.push_back({"unsupported_quantisation", quantization.error()});
+    return quantization.error();
   }
-  if (!checkpoint.weights_present()) return result;
+  Reading reading{std::move(*result), std::move(*quantization)};
+  if (!checkpoint.weights_present()) return reading;
   WeightBinder binder(checkpoint);
-  read_block_size(checkpoint.config(), binder);
-  bind_all(*result, binder, {});
+  binder.set_block(reading.quantization.block_rows, reading.quantization.block_cols);
+  bind_all(reading.model, binder, {});
   Status status = binder.finish();
   examination.problems = binder.problems();
   examination.skipped = binder.skipped();
   examination.bound = binder.bound();
   if (!status) return status.error();
-  return result;
+  return reading;
 }
 
 }  // namespace
@@ -123,7 +114,7 @@ Expected<CheckResult> check(const formats::Checkpoint& checkpoint) {
   Examination examination;
   auto result = examine(checkpoint, examination);
   if (!result) return result.error();
-  return CheckResult{std::move(result->spec), std::move(examination.skipped), std::move(examination.bound)};
+  return CheckResult{std::move(result->model.spec), std::move(examination.skipped), std::move(examination.bound)};
 }
 
 Examination examine(const formats::Checkpoint& checkpoint) {
@@ -153,7 +144,7 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
   Examination examination;
   auto result = examine(checkpoint, examination);
   if (!result) return result.error();
-  std::unique_ptr<Model> model(new Model(backend, result->spec));
+  std::unique_ptr<Model> model(new Model(backend, result->model.spec));
   backend::RopeId rope;
   if (model->spec_.count(LayerKind::kFullAttention) > 0) {
     auto added = backend.add_rope(model->spec_.attention.rope);
@@ -166,8 +157,8 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
     done += bytes;
     if (progress) progress(done, total);
   });
-  read_block_size(checkpoint.config(), binder);
-  model->weights_ = bind_all(*result, binder, rope);
+  binder.set_block(result->quantization.block_rows, result->quantization.block_cols);
+  model->weights_ = bind_all(result->model, binder, rope);
   if (Status status = binder.finish(); !status) return status.error();
   model->skipped_ = binder.skipped();
   model->bound_ = binder.bound();

@@ -54,7 +54,9 @@ Status CpuBackend::store_codes(const quant::StoredWeight& stored, const RowSelec
     std::vector<float> block_scales(block ? static_cast<std::size_t>(kernels::kLanes * groups) : 0);
     for (int lane = 0; lane < count; ++lane) {
       const std::int64_t row = source_row(rows, begin + lane);
-      if (Status status = quant::check_codes(stored, row, row + 1); !status) {
+      Status status = quant::check_group_scales(stored, row, row + 1);
+      if (status) status = quant::check_codes(stored, row, row + 1);
+      if (!status) {
         const std::lock_guard lock(mutex);
         if (fault) fault = status;
       }

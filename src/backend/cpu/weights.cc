@@ -59,6 +59,7 @@ std::string CpuBackend::description() const {
 // Fills the panels of `linear` from the selected rows; each task packs one panel.
 Status CpuBackend::store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear) {
   const TensorView& weight = stored.codes;
+  if (Status status = quant::check_group_scales(stored, 0, stored.rows()); !status) return status;
   auto decoder = quant::RowDecoder::make(stored);
   if (!decoder) return decoder.error();
   const bool raw = linear.type == PanelType::kBf16;
@@ -152,7 +153,6 @@ Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeig
 }
 
 Status CpuBackend::fill_linear(LinearId id, const quant::StoredWeight& weight, const RowSelection& rows) {
-  if (Status status = quant::check_group_scales(weight, 0, weight.rows()); !status) return status;
   PackedLinear& linear = linears_[static_cast<std::size_t>(id.index)];
   return linear.type == PanelType::kCoded ? store_codes(weight, rows, linear) : store_panels(weight, rows, linear);
 }
