@@ -3,14 +3,13 @@
 
 #include <cstdint>
 
+#include "plan/kv_format.h"
 #include "spec/model_spec.h"
 
 namespace sterling::plan {
 
 // Tokens of a KV block: one tile of the attention kernels (kernels/contract.h), the unit of allocation and reuse.
 constexpr std::int32_t kBlockTokens = 16;
-
-enum class KvType { kBf16, kFp32 };
 
 std::int64_t kv_type_bytes(KvType type);
 
