@@ -17,8 +17,8 @@ enum class KvType {
   kFp8E5m2,       // likewise in E5M2
   kFp8E4m3Token,  // E4M3 with an FP32 scale per token and head stored beside the codes: a power of two, so that decoded values are BF16 values
 };
-constexpr std::array kKvTypes = {KvType::kBf16, KvType::kFp32, KvType::kFp8E4m3, KvType::kFp8E5m2,
-                                 KvType::kFp8E4m3Token};
+inline constexpr std::array kKvTypes = {KvType::kBf16, KvType::kFp32, KvType::kFp8E4m3, KvType::kFp8E5m2,
+                                        KvType::kFp8E4m3Token};
 
 // "bf16", "fp32", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3_token"
 std::string_view kv_type_name(KvType type);
