@@ -103,7 +103,7 @@ std::string kv_text(const lab::Inspection& inspection) {
       "\n{:<22}{}\n", "KV cache wish",
       kv.wish ? fmt::format("{} (Sterling uses {} unless you ask otherwise)", *kv.wish, kv.effective_by_default)
               : "none");
-  for (const lab::KvWishSource& source : kv.sources) {
+  for (const formats::KvWishSource& source : kv.sources) {
     text += fmt::format("{:<22}{}: {} = {}\n", "", source.file, source.key, boost::json::serialize(source.value));
   }
   if (kv.wish || kv.scales.found.value_or(0) > 0) {

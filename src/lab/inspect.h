@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "formats/checkpoint.h"
+#include "formats/kv_wish.h"
 
 namespace sterling::lab {
 
@@ -58,13 +59,6 @@ struct ByteCounts {
   std::int64_t total = 0, text = 0, mtp = 0, vision = 0;
 };
 
-// One place that may wish for a KV cache type.
-struct KvWishSource {
-  std::string file;          // "config.json"
-  std::string key;           // "quantization_config.kv_cache_scheme"
-  boost::json::value value;  // as it stands there; null when the place is silent
-};
-
 struct KvScales {
   std::int64_t expected = 0;          // K and V of every full-attention layer, if the wish needs scales
   std::optional<std::int64_t> found;  // empty without weights
@@ -74,7 +68,7 @@ struct KvScales {
 
 struct KvCacheFacts {
   std::optional<std::string> wish;  // canonical: "fp8_e4m3", "nvfp4", …
-  std::vector<KvWishSource> sources;
+  std::vector<formats::KvWishSource> sources;
   bool sources_disagree = false;
   KvScales scales;
   std::string effective_by_default = "bf16";  // metadata is a wish, shown and not obeyed

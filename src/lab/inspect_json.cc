@@ -39,7 +39,7 @@ json::value weights_json(const std::optional<std::vector<WeightGroup>>& weights)
 
 json::object kv_json(const KvCacheFacts& kv) {
   json::array sources;
-  for (const KvWishSource& source : kv.sources) {
+  for (const formats::KvWishSource& source : kv.sources) {
     sources.push_back(json::object{{"file", source.file}, {"key", source.key}, {"value", source.value}});
   }
   json::object scales;

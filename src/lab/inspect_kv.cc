@@ -5,41 +5,18 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/float_types.h"
+#include "formats/kv_wish.h"
 #include "lab/inspect_dimensions.h"
 
 namespace sterling::lab {
 namespace {
 
 namespace json = boost::json;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
-  return result;
-}
-
-std::optional<std::string> wish_from_text(std::string_view text) {
-  const std::string name = lower(text);
-  if (name.empty() || name == "none" || name == "auto" || name == "null") return std::nullopt;
-  if (name == "fp8" || name == "float8" || name == "fp8_e4m3" || name == "float8_e4m3fn") return "fp8_e4m3";
-  if (name == "fp4" || name == "nvfp4") return "nvfp4";
-  return name;
-}
-
-std::optional<std::string> wish_from_scheme(const json::object& scheme) {
-  const json::value* bits = scheme.if_contains("num_bits");
-  const json::value* type = scheme.if_contains("type");
-  if (bits == nullptr || !bits->is_int64()) return "unknown";
-  const bool floating = type == nullptr || !type->is_string() || type->get_string() == "float";
-  if (floating && bits->get_int64() == 8) return "fp8_e4m3";
-  if (floating && bits->get_int64() == 4) return "nvfp4";
-  if (floating && bits->get_int64() == 16) return "bf16";
-  return fmt::format("{}{}", floating ? "float" : "int", bits->get_int64());
-}
 
 // Values of a small float tensor; empty when it is of another type or too large to be a scale.
 std::vector<float> scale_values(const TensorView& tensor) {
@@ -74,29 +51,6 @@ std::int64_t scales_in_name(std::string_view name) {
   return name.ends_with(".kv_scale") ? 2 : 0;  // the deprecated form: one value for both
 }
 
-void read_sources(const formats::Checkpoint& checkpoint, KvCacheFacts& facts) {
-  const auto value_of = [](const json::object& section, std::string_view key) {
-    const json::value* value = section.if_contains(key);
-    return value == nullptr ? json::value(nullptr) : *value;
-  };
-  if (const json::object* section = quantization_section(checkpoint.config())) {
-    const bool by_algo = !section->contains("kv_cache_scheme") && section->contains("kv_cache_quant_algo");
-    const std::string_view key = by_algo ? "kv_cache_quant_algo" : "kv_cache_scheme";
-    facts.sources.push_back({"config.json", fmt::format("quantization_config.{}", key), value_of(*section, key)});
-  }
-  if (const json::object* section = quantization_section_of_hf_quant(checkpoint.hf_quant_config())) {
-    facts.sources.push_back(
-        {"hf_quant_config.json", "quantization.kv_cache_quant_algo", value_of(*section, "kv_cache_quant_algo")});
-  }
-  std::optional<std::optional<std::string>> first;
-  for (const KvWishSource& source : facts.sources) {
-    const std::optional<std::string> wish = canonical_kv_wish(source.value);
-    if (first && *first != wish) facts.sources_disagree = true;
-    if (!first) first = wish;
-    if (!facts.wish) facts.wish = wish;
-  }
-}
-
 void read_scales(const formats::Checkpoint& checkpoint, KvInspection& result) {
   KvScales& scales = result.facts.scales;
   if (!checkpoint.weights_present()) return;
@@ -126,7 +80,7 @@ void judge(const formats::Checkpoint& checkpoint, const ModelDimensions& dimensi
   KvCacheFacts& facts = result.facts;
   if (facts.sources_disagree) {
     std::string what;
-    for (const KvWishSource& source : facts.sources) {
+    for (const formats::KvWishSource& source : facts.sources) {
       what +=
           fmt::format("{}{} {} = {}", what.empty() ? "" : ", ", source.file, source.key, json::serialize(source.value));
     }
@@ -159,31 +113,12 @@ void judge(const formats::Checkpoint& checkpoint, const ModelDimensions& dimensi
 
 }  // namespace
 
-std::optional<std::string> canonical_kv_wish(const json::value& value) {
-  if (value.is_string()) return wish_from_text(value.get_string());
-  if (value.is_object()) return wish_from_scheme(value.get_object());
-  return value.is_null() ? std::nullopt : std::optional<std::string>("unknown");
-}
-
-const json::object* quantization_section(const json::object& config) {
-  for (const json::object* object : {&config, &text_config(config)}) {
-    for (const std::string_view key : {"quantization_config", "compression_config"}) {
-      const json::value* section = object->if_contains(key);
-      if (section != nullptr && section->is_object()) return &section->get_object();
-    }
-  }
-  return nullptr;
-}
-
-const json::object* quantization_section_of_hf_quant(const json::object* hf_quant_config) {
-  if (hf_quant_config == nullptr) return nullptr;
-  const json::value* section = hf_quant_config->if_contains("quantization");
-  return section != nullptr && section->is_object() ? &section->get_object() : hf_quant_config;
-}
-
 KvInspection inspect_kv(const formats::Checkpoint& checkpoint, const ModelDimensions& dimensions) {
   KvInspection result;
-  read_sources(checkpoint, result.facts);
+  formats::KvWish wish = formats::read_kv_wish(checkpoint);
+  result.facts.wish = std::move(wish.wish);
+  result.facts.sources = std::move(wish.sources);
+  result.facts.sources_disagree = wish.sources_disagree;
   read_scales(checkpoint, result);
   judge(checkpoint, dimensions, result);
   return result;

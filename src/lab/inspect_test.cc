@@ -337,14 +337,14 @@ TEST(ParameterCount, AbsurdSizesGiveNoCount) {
 // --- single rules
 
 TEST(KvWish, Spellings) {
-  EXPECT_EQ(canonical_kv_wish("FP8"), "fp8_e4m3");
-  EXPECT_EQ(canonical_kv_wish("NVFP4"), "nvfp4");
-  EXPECT_EQ(canonical_kv_wish("INT8"), "int8");
-  EXPECT_EQ(canonical_kv_wish(nullptr), std::nullopt);
-  EXPECT_EQ(canonical_kv_wish(json::parse(R"({"num_bits": 8, "type": "float"})")), "fp8_e4m3");
-  EXPECT_EQ(canonical_kv_wish(json::parse(R"({"num_bits": 8, "type": "int"})")), "int8");
-  EXPECT_EQ(canonical_kv_wish(json::parse(R"({"num_bits": 4, "type": "float"})")), "nvfp4");
-  EXPECT_EQ(canonical_kv_wish(7), "unknown");
+  EXPECT_EQ(formats::canonical_kv_wish("FP8"), "fp8_e4m3");
+  EXPECT_EQ(formats::canonical_kv_wish("NVFP4"), "nvfp4");
+  EXPECT_EQ(formats::canonical_kv_wish("INT8"), "int8");
+  EXPECT_EQ(formats::canonical_kv_wish(nullptr), std::nullopt);
+  EXPECT_EQ(formats::canonical_kv_wish(json::parse(R"({"num_bits": 8, "type": "float"})")), "fp8_e4m3");
+  EXPECT_EQ(formats::canonical_kv_wish(json::parse(R"({"num_bits": 8, "type": "int"})")), "int8");
+  EXPECT_EQ(formats::canonical_kv_wish(json::parse(R"({"num_bits": 4, "type": "float"})")), "nvfp4");
+  EXPECT_EQ(formats::canonical_kv_wish(7), "unknown");
 }
 
 TEST(WeightGroups, Names) {
