@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "formats/quantization_config.h"
+#include "lab/announced_families.h"
 #include "lab/inspect_dimensions.h"
 #include "lab/quant_layout.h"
 #include "model/model.h"
@@ -15,7 +16,7 @@ namespace {
 namespace json = boost::json;
 using Wanted = model::WeightBinder::Wanted;
 
-enum class Form { kPlain, kFp8Tensor, kFp8Block, kNvfp4, kUnknown };
+enum class Form { kPlain, kFp8Tensor, kFp8Block, kNvfp4, kMxfp4, kUnknown };
 
 std::string upper(std::string_view text) {
   std::string result(text);
@@ -23,8 +24,8 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-// The type that plain tensors have; empty when it is none of the usual ones.
-std::optional<DType> plain_type(const json::object& config) {
+// The type that plain tensors have, `unnamed` where the configuration has no word on it; empty when it is none of the usual ones.
+std::optional<DType> plain_type(const json::object& config, std::optional<DType> unnamed) {
   for (const json::object* object : {&config, &text_config(config)}) {
     for (const char* key : {"dtype", "torch_dtype"}) {
       const json::value* value = object->if_contains(key);
@@ -35,7 +36,7 @@ std::optional<DType> plain_type(const json::object& config) {
       return std::nullopt;
     }
   }
-  return std::nullopt;
+  return unnamed;
 }
 
 Form form_of_algorithm(std::string_view algorithm) {
@@ -56,26 +57,37 @@ bool has_usual_blocks(const json::object& config) {
   });
 }
 
+// Qwen3.5's own files keep these two in FP32 (the published sizes are right to the byte with them); Qwen3.6's, whose configurations are the first with a
+// language_model_only, keep them in BF16.
+bool is_fp32_in_qwen35(const json::object& config, std::string_view name) {
+  return (name.ends_with(".linear_attn.A_log") || name.ends_with(".linear_attn.norm.weight")) &&
+         !config.contains("language_model_only");
+}
+
 class Announcer {
  public:
-  Announcer(const json::object& config, const formats::QuantizationConfig& quantisation, DType plain)
-      : quantisation_(quantisation), plain_(plain), blocks_(has_usual_blocks(config)) {}
+  Announcer(const json::object& config, const formats::QuantizationConfig& quantisation, DType plain,
+            const FamilyLayout& layout)
+      : config_(config),
+        quantisation_(quantisation),
+        layout_(layout),
+        plain_(plain),
+        blocks_(has_usual_blocks(config)) {}
 
   // False: the metadata does not say enough about this one.
   bool add(const Wanted& wanted, std::vector<TensorView>& out) const {
     constexpr std::string_view kSuffix = ".weight";
     std::string module = wanted.name;
     if (module.ends_with(kSuffix)) module.resize(module.size() - kSuffix.size());
-    const bool matrix = wanted.kind == Wanted::Kind::kMatrix && wanted.shape.size() == 2;
-    const Form form = matrix ? form_of(module) : Form::kPlain;
+    const Form form = wanted.kind == Wanted::Kind::kMatrix ? form_of(module) : Form::kPlain;
     if (form == Form::kPlain) {
-      // Qwen3.5's files keep these two in FP32 (the published sizes are right to the byte with them).
-      const bool fp32 =
-          wanted.name.ends_with(".linear_attn.A_log") || wanted.name.ends_with(".linear_attn.norm.weight");
+      const bool fp32 = is_fp32_in_qwen35(config_, wanted.name) ||
+                        (!layout_.fp32_suffix.empty() && wanted.name.ends_with(layout_.fp32_suffix));
       out.push_back({wanted.name, fp32 ? DType::kF32 : plain_, wanted.shape, {}, {}});
       return true;
     }
-    if (form == Form::kUnknown) return false;
+    if (form == Form::kMxfp4) return add_mxfp4(wanted, out);
+    if (form == Form::kUnknown || wanted.shape.size() != 2) return false;
     if (form == Form::kNvfp4 && wanted.shape[1] % 16 != 0) return false;
     const WeightTarget target = form == Form::kNvfp4      ? WeightTarget::kNvfp4
                                 : form == Form::kFp8Block ? WeightTarget::kFp8Block
@@ -83,12 +95,25 @@ class Announcer {
     const bool activations = form != Form::kFp8Block && !is_weight_only(module);
     for (const formats::PlannedTensor& part :
          quantised_parts({module, wanted.shape[0], wanted.shape[1]}, target, activations)) {
-      out.push_back({part.name, part.dtype, part.shape, {}, {}});
+      const bool block_scales = form == Form::kFp8Block && part.dtype != DType::kF8E4M3;
+      out.push_back({part.name, block_scales ? layout_.block_scales : part.dtype, part.shape, {}, {}});
     }
     return true;
   }
 
  private:
+  // gpt-oss: experts fused in one tensor, 32 elements in 16 bytes of …_blocks and one of …_scales.
+  static bool add_mxfp4(const Wanted& wanted, std::vector<TensorView>& out) {
+    constexpr std::int64_t kGroup = 32;
+    if (wanted.shape.size() != 3 || wanted.shape[2] % kGroup != 0) return false;
+    std::vector<std::int64_t> scales = wanted.shape;
+    scales[2] /= kGroup;
+    std::vector<std::int64_t> blocks = scales;
+    blocks.push_back(kGroup / 2);
+    out.push_back({wanted.name + "_blocks", DType::kU8, std::move(blocks), {}, {}});
+    out.push_back({wanted.name + "_scales", DType::kU8, std::move(scales), {}, {}});
+    return true;
+  }
   const std::string* algorithm_of(std::string_view module) const {
     for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
       const auto found = quantisation_.layers.find(std::string(module.substr(0, end)));
@@ -105,11 +130,14 @@ class Announcer {
     if (const std::string* own = algorithm_of(module)) return form_of_algorithm(*own);
     // Left alone by quantisers whether or not their lists say so.
     if (always_plain(module)) return Form::kPlain;
+    if (quantisation_.method == "mxfp4") return Form::kMxfp4;
     if (quantisation_.method == "fp8") return blocks_ ? Form::kFp8Block : Form::kUnknown;
     return form_of_algorithm(quantisation_.method);
   }
 
+  const json::object& config_;
   const formats::QuantizationConfig& quantisation_;
+  const FamilyLayout& layout_;
   DType plain_;
   bool blocks_;
 };
@@ -117,25 +145,34 @@ class Announcer {
 }  // namespace
 
 std::optional<AnnouncedWeights> announced_weights(const json::object& config, const json::object* hf_quant_config,
+                                                  const ModelDimensions& dimensions,
                                                   const ParameterCounts& parameters) {
-  const auto plain = plain_type(config);
   const auto quantisation = formats::read_quantization_config(config, hf_quant_config);
-  const auto wanted = model::list_tensors(config, "config.json");
-  if (!plain || !quantisation || !wanted || quantisation->refusal || !parameters.mtp || !parameters.vision) {
-    return std::nullopt;
-  }
+  if (!quantisation || quantisation->refusal || !parameters.mtp || !parameters.vision) return std::nullopt;
   AnnouncedWeights result;
-  const Announcer announcer(config, *quantisation, *plain);
-  for (const Wanted& one : *wanted) {
-    if (!announcer.add(one, result.text)) return std::nullopt;
+  FamilyLayout layout;
+  if (auto family = list_family(config, dimensions)) {
+    layout = std::move(*family);
+    result.text_only = false;
+    result.mtp_note = layout.mtp_note;
+  } else {
+    auto wanted = model::list_tensors(config, "config.json");
+    // No family lists its MTP head: whole files of quantised ones are not known here.
+    if (!wanted || (*parameters.mtp > 0 && quantisation->announces("mtp.layers.0.mlp.up_proj"))) return std::nullopt;
+    layout.tensors = std::move(*wanted);
+  }
+  const auto plain = plain_type(config, layout.plain);
+  if (!plain) return std::nullopt;
+  const Announcer announcer(config, *quantisation, *plain, layout);
+  for (const Wanted& one : layout.tensors) {
+    if (!announcer.add(one, result.tensors)) return std::nullopt;
   }
   // Fused matrices are bound in parts, under one name.
   const auto by_name = [](const TensorView& a, const TensorView& b) { return a.name < b.name; };
   const auto same_name = [](const TensorView& a, const TensorView& b) { return a.name == b.name; };
-  std::stable_sort(result.text.begin(), result.text.end(), by_name);
-  result.text.erase(std::unique(result.text.begin(), result.text.end(), same_name), result.text.end());
+  std::stable_sort(result.tensors.begin(), result.tensors.end(), by_name);
+  result.tensors.erase(std::unique(result.tensors.begin(), result.tensors.end(), same_name), result.tensors.end());
   const std::int64_t bytes = *plain == DType::kF32 ? 4 : 2;
-  if (*parameters.mtp > 0 && quantisation->announces("mtp.layers.0.mlp.up_proj")) return std::nullopt;
   result.plain_format = *plain == DType::kBF16 ? "bf16" : *plain == DType::kF16 ? "fp16" : "fp32";
   result.mtp_bytes = *parameters.mtp * bytes;
   result.vision_bytes = *parameters.vision * bytes;

@@ -33,20 +33,26 @@ void take_examination(const model::Examination& examination, Inspection& result)
 
 // Bytes and groups of a configuration without weights. Taken only if the list and the count of parameters, made independently, agree.
 void take_announced(const formats::Checkpoint& checkpoint, Inspection& result) {
-  const auto announced = announced_weights(checkpoint.config(), checkpoint.hf_quant_config(), result.parameters);
+  const auto announced =
+      announced_weights(checkpoint.config(), checkpoint.hf_quant_config(), result.dimensions, result.parameters);
   if (!announced) return;
-  WeightSummary summary = summarise_weights(announced->text, result.dimensions);
+  WeightSummary summary = summarise_weights(announced->tensors, result.dimensions);
   if (summary.parameters.text != result.parameters.text) return;
   result.bytes = summary.bytes;
-  result.bytes->mtp = announced->mtp_bytes;
-  result.bytes->vision = announced->vision_bytes;
-  result.bytes->total += announced->mtp_bytes + announced->vision_bytes;
+  if (announced->mtp_note) {
+    result.lint.push_back({LintSeverity::kNote, "mtp_without_weights", "config.json", *announced->mtp_note});
+  }
   const auto add = [&](std::string_view group, std::optional<std::int64_t> parameters, std::int64_t bytes) {
     if (bytes == 0 || summary.groups.empty()) return;
     summary.groups.push_back({std::string(group), announced->plain_format, std::nullopt, parameters, bytes});
   };
-  add("mtp", result.parameters.mtp, announced->mtp_bytes);
-  add("vision", result.parameters.vision, announced->vision_bytes);
+  if (announced->text_only) {
+    result.bytes->mtp = announced->mtp_bytes;
+    result.bytes->vision = announced->vision_bytes;
+    result.bytes->total += announced->mtp_bytes + announced->vision_bytes;
+    add("mtp", result.parameters.mtp, announced->mtp_bytes);
+    add("vision", result.parameters.vision, announced->vision_bytes);
+  }
   result.weights = std::move(summary.groups);
 }
 

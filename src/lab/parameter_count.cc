@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "lab/announced_families.h"
 #include "lab/inspect_dimensions.h"
 #include "lab/inspect_weights.h"
 
@@ -148,12 +149,31 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
+ParameterCounts count_listed(const json::object& config, const ModelDimensions& dimensions) {
+  ParameterCounts counts;
+  const auto layout = list_family(config, dimensions);
+  if (!layout) return counts;
+  counts = {0, 0, 0, 0, {}};
+  std::int64_t routed = 0;
+  for (const auto& tensor : layout->tensors) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : tensor.shape) elements *= extent;
+    const std::string_view group = weight_group(tensor.name, *dimensions.layers, dimensions.mtp_layers.value_or(0) > 0);
+    *counts.total += elements;
+    *(group == "mtp" ? counts.mtp : group == "vision" ? counts.vision : counts.text) += elements;
+    if (group == "routed_experts") routed += elements;
+  }
+  counts.active_per_token = active_parameters(*counts.text, routed, dimensions);
+  return counts;
+}
+
 }  // namespace
 
 ParameterCounts count_parameters(const json::object& config, const ModelDimensions& dimensions) {
   const Family* known = find_family(dimensions.model_type);
-  if (known == nullptr || !dimensions.layers || !dimensions.full_attention_layers ||
-      !dimensions.linear_attention_layers || !dimensions.head_dim || !dimensions.kv_heads || !dimensions.heads) {
+  if (known == nullptr) return count_listed(config, dimensions);
+  if (!dimensions.layers || !dimensions.full_attention_layers || !dimensions.linear_attention_layers ||
+      !dimensions.head_dim || !dimensions.kv_heads || !dimensions.heads) {
     return {};
   }
   if (*dimensions.heads > kLargest || *dimensions.kv_heads > kLargest || *dimensions.head_dim > kLargest ||

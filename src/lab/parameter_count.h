@@ -1,5 +1,6 @@
 // Parameters of a model that is only a config.json: the tensors which the families' checkpoints hold, counted from sizes.
-// Families: llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, qwen3_next, qwen3_5 and qwen3_5_moe with MTP head and vision tower.
+// Families: llama, mistral, qwen2, qwen3, qwen3_moe, mixtral, qwen3_next, qwen3_5 and qwen3_5_moe with MTP head and vision tower; those of
+// lab/announced_families.h by the tensors listed there. What a file stores twice (an MTP head's own copy of the embedding) counts twice.
 #pragma once
 
 #include <optional>
