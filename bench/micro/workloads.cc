@@ -114,7 +114,7 @@ AttentionWorkload::AttentionWorkload(const kernels::KernelTable& table, platform
                                      int tokens, int m, int head_dim)
     : table_(table), pool_(pool), sequences_(sequences), tokens_(tokens), m_(m), head_dim_(head_dim) {
   spans_ = (tokens + kernels::kSpanTokens - 1) / kernels::kSpanTokens;
-  const std::size_t tile = kernels::k_tile_bytes(head_dim, 2) + kernels::v_tile_bytes(head_dim, 2);
+  const std::size_t tile = kernels::k_tile_bytes(kernels::KvCode::kBf16, head_dim) + kernels::v_tile_bytes(kernels::KvCode::kBf16, head_dim);
   kv_ = allocate(static_cast<std::size_t>(sequences) * static_cast<std::size_t>((tokens + 15) / 16) * tile);
   fill_bf16(pool, kv_);
   std::vector<float> q(static_cast<std::size_t>(m) * static_cast<std::size_t>(head_dim));
@@ -131,8 +131,8 @@ AttentionWorkload::AttentionWorkload(const kernels::KernelTable& table, platform
 }
 
 void AttentionWorkload::run() {
-  const std::size_t k_bytes = kernels::k_tile_bytes(head_dim_, 2);
-  const std::size_t tile_bytes = k_bytes + kernels::v_tile_bytes(head_dim_, 2);
+  const std::size_t k_bytes = kernels::k_tile_bytes(kernels::KvCode::kBf16, head_dim_);
+  const std::size_t tile_bytes = k_bytes + kernels::v_tile_bytes(kernels::KvCode::kBf16, head_dim_);
   const auto m = static_cast<std::size_t>(m_);
   const auto dim = static_cast<std::size_t>(head_dim_);
   pool_.parallel(static_cast<std::size_t>(sequences_), [&](std::size_t sequence, std::size_t thread) {

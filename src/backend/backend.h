@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +21,8 @@
 
 namespace sterling::backend {
 
-// How products are computed. kBf16, the product: inputs of a matrix product are rounded to BF16, K and V are stored in BF16.
-// kFp32, the in-tree reference: nothing is rounded below FP32.
+// How products are computed. kBf16, the product: inputs of a matrix product are rounded to BF16. kFp32, the in-tree reference: nothing
+// is rounded below FP32. How K and V are stored is chosen apart (PoolOptions::kv).
 enum class Compute { kBf16, kFp32 };
 
 // Handles. Negative: absent.
@@ -106,6 +107,16 @@ struct PoolOptions {
   std::int32_t max_batch_tokens = 0;
   std::int32_t max_batch_slices = 0;
   std::int32_t max_sequence_tokens = 0;
+  std::optional<plan::KvFormat> kv = std::nullopt;  // absent: as computed, bf16 under kBf16 and fp32 under kFp32
+  plan::KvScales kv_scales = {};                    // of the types that need them
+};
+
+// What happened to the elements of one layer's K or V on their way into the cache, since the start.
+struct KvCounters {
+  std::int64_t written = 0;
+  std::int64_t clipped = 0;      // finite, but rounding would have gone beyond the largest finite value of the type
+  std::int64_t underflowed = 0;  // not zero, stored as zero
+  std::int64_t non_finite = 0;   // NaN and infinities
 };
 
 struct WeightFootprint {
@@ -120,7 +131,12 @@ class Backend {
   virtual Compute compute() const = 0;
   // "avx512bf16, 2 threads": for the manifest and the log.
   virtual std::string description() const = 0;
-  virtual plan::KvType kv_type() const = 0;
+  // As the pool is, or will be where configure() is told nothing.
+  virtual plan::KvFormat kv_format() const = 0;
+  // Allocated for K and V.
+  virtual std::int64_t kv_pool_bytes() const = 0;
+  // May be asked from any thread.
+  virtual KvCounters kv_counters(std::int32_t kv_layer, bool value) const = 0;
   virtual WeightFootprint weights() const = 0;
 
   // ---- loading. Sources are checkpoint views; they are not referenced afterwards. kCorrupt names tensor and element of the
@@ -175,9 +191,18 @@ class Backend {
 
   // ---- read-back: what the pools really hold, decoded to FP32. For proofs, golden tests and tools, not for the hot path.
   virtual std::vector<float> read(Matrix x) const = 0;
-  // K or V of positions [0, tokens): [kv_heads][tokens][head_dim].
+  // K or V of positions [0, tokens): [kv_heads][tokens][head_dim], code times scale.
   virtual std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table,
                                      std::int64_t tokens, bool value) const = 0;
+  // The same before the scale, element by element as its type lays out the bits (FP8: one byte, E4M3 or E5M2), native byte order.
+  virtual std::vector<std::byte> read_kv_raw(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                             std::int64_t tokens, bool value) const = 0;
+  // [kv_heads][tokens]: the scale that applies to each token: the stored one, the layer's or the head's, 1 for types without.
+  virtual std::vector<float> read_kv_scales(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                            std::int64_t tokens, bool value) const = 0;
+  // Flips bits (of the element as read_kv_raw shows it) of one stored element. For proofs that readers read what was written.
+  virtual void poke_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t position,
+                       std::int32_t kv_head, std::int32_t dim, bool value, std::uint32_t xor_mask) = 0;
   // Of the last moe().
   virtual RouterChoices read_choices() const = 0;
   // [value_heads][key_dim][value_dim]

@@ -127,7 +127,7 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
 
   const std::int64_t state_bytes = plan::state_bytes_per_sequence(spec) * pools.state_slots;
   const std::int64_t available = static_cast<std::int64_t>(limits->memory_available);
-  const std::int64_t per_token = plan::kv_bytes_per_token(spec, runtime.backend->kv_type());
+  const std::int64_t per_token = plan::kv_bytes_per_token(spec, runtime.backend->kv_format());
   std::int64_t tokens = 0;
   const std::int64_t wanted_len = options.max_model_len ? static_cast<std::int64_t>(*options.max_model_len)
                                                         : std::int64_t{spec.max_position_embeddings};

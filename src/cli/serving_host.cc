@@ -237,11 +237,11 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (!started) return started.error();
   host->server = std::move(*started);
   host->server->set_ready(true);
-  log(LogLevel::kInfo, fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales=not_applicable "
-                                   "kv_tokens={} max_sequences={} manifest=none",
-                                   host->address(), host->model_name(),
-                                   host->runtime.backend->kv_type() == plan::KvType::kBf16 ? "bf16" : "fp32",
-                                   std::int64_t{pools->kv_blocks} * plan::kBlockTokens, pools->max_batch_slices));
+  log(LogLevel::kInfo,
+      fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales=not_applicable "
+                  "kv_tokens={} max_sequences={} manifest=none",
+                  host->address(), host->model_name(), plan::kv_format_name(host->runtime.backend->kv_format()),
+                  std::int64_t{pools->kv_blocks} * plan::kBlockTokens, pools->max_batch_slices));
   return std::unique_ptr<ServingHost>(std::move(host));
 }
 

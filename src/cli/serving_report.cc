@@ -38,7 +38,7 @@ void log_weights(const Runtime& runtime, const LogSink& log) {
 
 void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log) {
   const ModelSpec& spec = runtime.model->spec();
-  const plan::KvType type = runtime.backend->kv_type();
+  const plan::KvFormat format = runtime.backend->kv_format();
   const backend::WeightFootprint weights = runtime.backend->weights();
   log(LogLevel::kInfo,
       fmt::format("Loaded {}: {} layers, {} parameters, weights {} in memory; kernels {}", spec.architecture,
@@ -54,12 +54,12 @@ void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const 
     log(LogLevel::kInfo,
         fmt::format("{} GGUF block-quantised tensors are decoded exactly to FP32 and held so", expanded));
   }
-  const std::string_view kv = type == plan::KvType::kBf16 ? "bf16" : "fp32";
+  const std::string kv = plan::kv_format_name(format);
   log(LogLevel::kInfo, fmt::format("Using KV cache dtype: {}", kv));
   log(LogLevel::kInfo, fmt::format("KV Cache is allocated. dtype: {}, #tokens: {}, size: {}", kv,
                                    std::int64_t{pools.kv_blocks} * plan::kBlockTokens,
                                    format_bytes(std::int64_t{pools.kv_blocks} * plan::kBlockTokens *
-                                                plan::kv_bytes_per_token(spec, type))));
+                                                plan::kv_bytes_per_token(spec, format))));
   if (spec.gdn) {
     log(LogLevel::kInfo,
         fmt::format("Recurrent state is allocated. dtype: fp32, #slots: {}, size: {}", pools.state_slots,

@@ -72,22 +72,23 @@ struct Problem {
 
 Result run(const KernelTable& table, const Problem& p) {
   const bool bf16_form = p.form == Form::kBf16;
-  const int element = bf16_form ? 2 : 4;
+  const KvCode code = bf16_form ? KvCode::kBf16 : KvCode::kFp32;
+  KvCounts counts;
   std::vector<platform::AlignedBuffer> memory;
   std::vector<const void*> k_tiles;
   std::vector<const void*> v_tiles;
   for (int tile = 0; tile < p.tiles; ++tile) {
-    memory.push_back(bytes(k_tile_bytes(p.head_dim, element)));
+    memory.push_back(bytes(k_tile_bytes(code, p.head_dim)));
     void* k = memory.back().data();
-    memory.push_back(bytes(v_tile_bytes(p.head_dim, element)));
+    memory.push_back(bytes(v_tile_bytes(code, p.head_dim)));
     void* v = memory.back().data();
     k_tiles.push_back(k);
     v_tiles.push_back(v);
     for (int slot = 0; slot < kTileTokens; ++slot) {
       const float* k_row = p.k.data() + std::ptrdiff_t{tile * kTileTokens + slot} * p.head_dim;
       const float* v_row = p.v.data() + std::ptrdiff_t{tile * kTileTokens + slot} * p.head_dim;
-      bf16_form ? write_k_bf16(k, slot, k_row, p.head_dim) : write_k_f32(k, slot, k_row, p.head_dim);
-      bf16_form ? write_v_bf16(v, slot, v_row, p.head_dim) : write_v_f32(v, slot, v_row, p.head_dim);
+      write_kv_row(KvSide::kK, code, k, slot, k_row, p.head_dim, 1.0F, counts);
+      write_kv_row(KvSide::kV, code, v, slot, v_row, p.head_dim, 1.0F, counts);
     }
   }
   auto q = bytes(bf16_form ? table.packed_x_bytes_bf16(p.m, p.head_dim) : table.packed_x_bytes_f32(p.m, p.head_dim));

@@ -86,6 +86,13 @@ struct GemmArgs {
 constexpr int kTileTokens = 16;
 constexpr int kSpanTokens = 512;
 
+// What a tile stores. Any K may stand beside any V.
+//   kBf16, kFp32    the values
+//   kE4m3, kE5m2    FP8 codes; what they are multiplied by is the caller's: a factor of the whole tile
+//   kE4m3Token      E4M3 codes, and behind them 16 floats, the scales of the tile's tokens: powers of two
+enum class KvCode { kBf16, kFp32, kE4m3, kE5m2, kE4m3Token };
+constexpr KvCode kKvCodes[] = {KvCode::kBf16, KvCode::kFp32, KvCode::kE4m3, KvCode::kE5m2, KvCode::kE4m3Token};
+
 // Tiles. A K tile holds 16 tokens of one KV head as a weight panel: BF16 [head_dim / 2][16 tokens][2], FP32
 // [head_dim / 2][2][16 tokens]. A V tile holds the same 16 tokens as weight panels over dims: for each block of 16 dims, pairs along
 // tokens: BF16 [ceil(head_dim / 16)][8 pairs][16 dims][2], FP32 [ceil(head_dim / 16)][8 pairs][2][16 dims]. head_dim is even. Slots

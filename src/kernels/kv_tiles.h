@@ -1,25 +1,33 @@
-// K and V tiles of 16 tokens (layout: contract.h): one token of one KV head in or out. Baseline code.
+// K and V tiles of 16 tokens (layout: contract.h): one token of one KV head in or out. Baseline code; values and codes: kv_codes.h.
 //
-// BF16 forms round to nearest even and store subnormals as zero with their sign, NaN as a quiet NaN, as the kernels' packing does. FP32
-// forms keep the bits. head_dim is even; slot is 0 … 15. Two slots may be written at once by two threads.
+// head_dim is even; slot is 0 … 15. Two slots may be written at once by two threads.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "kernels/contract.h"
+#include "kernels/kv_codes.h"
 
 namespace sterling::kernels {
 
-// Bytes of one tile; element_bytes is 2 (BF16) or 4 (FP32).
-std::size_t k_tile_bytes(int head_dim, int element_bytes);
-std::size_t v_tile_bytes(int head_dim, int element_bytes);  // dims padded to 16
+enum class KvSide { kK, kV };
 
-void write_k_bf16(void* tile, int slot, const float* row, int head_dim);
-void write_v_bf16(void* tile, int slot, const float* row, int head_dim);
-void write_k_f32(void* tile, int slot, const float* row, int head_dim);
-void write_v_f32(void* tile, int slot, const float* row, int head_dim);
+// Bytes of one tile, the scales of its tokens included.
+std::size_t k_tile_bytes(KvCode code, int head_dim);
+std::size_t v_tile_bytes(KvCode code, int head_dim);  // dims padded to 16
+std::size_t kv_tile_bytes(KvSide side, KvCode code, int head_dim);
 
-void read_k_bf16(const void* tile, int slot, float* row, int head_dim);
-void read_v_bf16(const void* tile, int slot, float* row, int head_dim);
-void read_k_f32(const void* tile, int slot, float* row, int head_dim);
-void read_v_f32(const void* tile, int slot, float* row, int head_dim);
+// Encodes a row into its slot. `scale`: of FP8 without scales per token; kE4m3Token finds its own and stores it.
+void write_kv_row(KvSide side, KvCode code, void* tile, int slot, const float* row, int head_dim, float scale,
+                  KvCounts& counts);
+// What is stored, as kv_codes.h lays elements out.
+void read_kv_elements(KvSide side, KvCode code, const void* tile, int slot, void* elements, int head_dim);
+// The scale that a token's codes are multiplied by: the stored one of kE4m3Token, `scale` of other FP8, else 1.
+float read_kv_scale(KvSide side, KvCode code, const void* tile, int slot, int head_dim, float scale);
+// Elements times scale, rounded once to FP32.
+void read_kv_row(KvSide side, KvCode code, const void* tile, int slot, float* row, int head_dim, float scale);
+// Flips bits of one stored element, `mask` as read_kv_elements shows it.
+void flip_kv_bits(KvSide side, KvCode code, void* tile, int slot, int dim, std::uint32_t mask);
 
 }  // namespace sterling::kernels

@@ -58,35 +58,53 @@ TEST(Panels, KeepBits) {
 }
 
 TEST(KvTiles, RoundTripAndNeighbours) {
-  for (const int head_dim : {2, 14, 16, 18, 64, 128}) {
-    ASSERT_EQ(k_tile_bytes(head_dim, 2), static_cast<std::size_t>(head_dim) * 32);
-    ASSERT_EQ(v_tile_bytes(head_dim, 4), static_cast<std::size_t>((head_dim + 15) / 16 * 16) * 64);
-    std::vector<float> k16(k_tile_bytes(head_dim, 2) / 4), v16(v_tile_bytes(head_dim, 2) / 4);
-    std::vector<float> k32(k_tile_bytes(head_dim, 4) / 4), v32(v_tile_bytes(head_dim, 4) / 4);
+  for (const int head_dim : {2, 14, 16, 18, 64, 128, 600}) {
+    ASSERT_EQ(k_tile_bytes(KvCode::kBf16, head_dim), static_cast<std::size_t>(head_dim) * 32);
+    ASSERT_EQ(v_tile_bytes(KvCode::kFp32, head_dim), static_cast<std::size_t>((head_dim + 15) / 16 * 16) * 64);
+    ASSERT_EQ(k_tile_bytes(KvCode::kE5m2, head_dim), static_cast<std::size_t>(head_dim) * 16);
+    ASSERT_EQ(k_tile_bytes(KvCode::kE4m3Token, head_dim), static_cast<std::size_t>(head_dim) * 16 + 64);
     std::vector<std::vector<float>> rows;
     Random random(static_cast<std::uint64_t>(head_dim));
     for (int slot = 0; slot < kTileTokens; ++slot) {
       std::vector<float> row(static_cast<std::size_t>(head_dim));
       for (float& x : row) x = random.hostile(true);
-      write_k_bf16(k16.data(), slot, row.data(), head_dim);
-      write_v_bf16(v16.data(), slot, row.data(), head_dim);
-      write_k_f32(k32.data(), slot, row.data(), head_dim);
-      write_v_f32(v32.data(), slot, row.data(), head_dim);
       rows.push_back(row);
     }
-    for (int slot = 0; slot < kTileTokens; ++slot) {
-      const std::vector<float>& row = rows[static_cast<std::size_t>(slot)];
-      std::vector<float> rounded;
-      for (const float x : row) rounded.push_back(round_bf16(x));
-      std::vector<float> back(row.size());
-      read_k_bf16(k16.data(), slot, back.data(), head_dim);
-      STERLING_EXPECT_BITS(back, rounded, "K bf16");
-      read_v_bf16(v16.data(), slot, back.data(), head_dim);
-      STERLING_EXPECT_BITS(back, rounded, "V bf16");
-      read_k_f32(k32.data(), slot, back.data(), head_dim);
-      STERLING_EXPECT_BITS(back, row, "K f32");
-      read_v_f32(v32.data(), slot, back.data(), head_dim);
-      STERLING_EXPECT_BITS(back, row, "V f32");
+    for (const KvCode code : kKvCodes) {
+      for (const KvSide side : {KvSide::kK, KvSide::kV}) {
+        const float scale = 0.0375F;
+        platform::AlignedBuffer tile = bytes(kv_tile_bytes(side, code, head_dim));
+        KvCounts counts;
+        for (int slot = 0; slot < kTileTokens; ++slot) {
+          write_kv_row(side, code, tile.data(), slot, rows[static_cast<std::size_t>(slot)].data(), head_dim, scale, counts);
+        }
+        for (int slot = 0; slot < kTileTokens; ++slot) {
+          const std::vector<float>& row = rows[static_cast<std::size_t>(slot)];
+          const float used = read_kv_scale(side, code, tile.data(), slot, head_dim, scale);
+          ASSERT_EQ(used, code == KvCode::kE4m3Token                           ? token_scale(row.data(), head_dim)
+                          : code == KvCode::kE4m3 || code == KvCode::kE5m2 ? scale
+                                                                           : 1.0F);
+          const std::size_t row_bytes = static_cast<std::size_t>(head_dim) * kv_element_bytes(code);
+          std::vector<std::uint8_t> expected(row_bytes), elements(row_bytes);
+          encode_kv(code, row.data(), head_dim, used, expected.data(), counts);
+          read_kv_elements(side, code, tile.data(), slot, elements.data(), head_dim);
+          ASSERT_EQ(elements, expected);
+          std::vector<float> decoded(row.size()), back(row.size());
+          decode_kv(code, expected.data(), head_dim, decoded.data());
+          for (float& x : decoded) x *= used;
+          read_kv_row(side, code, tile.data(), slot, back.data(), head_dim, scale);
+          STERLING_EXPECT_BITS(back, decoded, "side " << static_cast<int>(side) << " code " << static_cast<int>(code));
+          if (code == KvCode::kFp32) STERLING_EXPECT_BITS(back, row, "fp32");
+        }
+        // A flipped bit shows where it was flipped, and nowhere else.
+        std::vector<std::uint8_t> before(static_cast<std::size_t>(head_dim) * 4), after(before.size());
+        const int dim = head_dim / 2;
+        read_kv_elements(side, code, tile.data(), 5, before.data(), head_dim);
+        flip_kv_bits(side, code, tile.data(), 5, dim, 0x81);
+        read_kv_elements(side, code, tile.data(), 5, after.data(), head_dim);
+        before[static_cast<std::size_t>(dim) * kv_element_bytes(code)] ^= 0x81;
+        ASSERT_EQ(before, after);
+      }
     }
   }
 }
@@ -104,8 +122,9 @@ TEST(KvTiles, AreWeightPanels) {
       rows[slot * 32 + d] = to_bf16(row[d]).bits;
       columns[d * 16 + slot] = to_bf16(row[d]).bits;
     }
-    write_k_bf16(k.data(), static_cast<int>(slot), row.data(), head_dim);
-    write_v_bf16(v.data(), static_cast<int>(slot), row.data(), head_dim);
+    KvCounts counts;
+    write_kv_row(KvSide::kK, KvCode::kBf16, k.data(), static_cast<int>(slot), row.data(), head_dim, 1.0F, counts);
+    write_kv_row(KvSide::kV, KvCode::kBf16, v.data(), static_cast<int>(slot), row.data(), head_dim, 1.0F, counts);
   }
   pack_panel_bf16(rows.data(), 32, 16, 32, expected_k.data());
   pack_panel_bf16(columns.data(), 16, 16, 16, expected_v.data());

@@ -152,8 +152,8 @@ ModelDimensions read_dimensions(const json::object& config) {
 }
 
 KvBytesPerToken kv_bytes_per_token(const ModelSpec& spec) {
-  const std::int64_t bf16 = plan::kv_bytes_per_token(spec, plan::KvType::kBf16);
-  return {bf16, bf16 / 2, plan::kv_bytes_per_token(spec, plan::KvType::kFp32)};
+  const auto of = [&spec](plan::KvType type) { return plan::kv_bytes_per_token(spec, {type, type}); };
+  return {of(plan::KvType::kBf16), of(plan::KvType::kFp8E4m3), of(plan::KvType::kFp32)};
 }
 
 std::optional<KvBytesPerToken> kv_bytes_per_token(const json::object& config, const ModelDimensions& dimensions) {

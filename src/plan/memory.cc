@@ -10,16 +10,34 @@ std::int64_t round_up_16(std::int64_t n) {
 }  // namespace
 
 std::int64_t kv_type_bytes(KvType type) {
-  return type == KvType::kBf16 ? 2 : 4;
+  switch (type) {
+    case KvType::kBf16: return 2;
+    case KvType::kFp32: return 4;
+    case KvType::kFp8E4m3:
+    case KvType::kFp8E5m2:
+    case KvType::kFp8E4m3Token: return 1;
+  }
+  return 0;
 }
 
-std::int64_t kv_block_layer_bytes(const ModelSpec& spec, KvType type) {
-  const std::int64_t head_dim = spec.attention.head_dim;
-  return spec.attention.kv_heads * kBlockTokens * (head_dim + round_up_16(head_dim)) * kv_type_bytes(type);
+std::int64_t kv_token_scale_bytes(KvType type) {
+  return type == KvType::kFp8E4m3Token ? 4 : 0;
 }
 
-std::int64_t kv_bytes_per_token(const ModelSpec& spec, KvType type) {
-  return kv_block_layer_bytes(spec, type) / kBlockTokens * spec.count(LayerKind::kFullAttention);
+std::int64_t k_tile_bytes(const ModelSpec& spec, KvType type) {
+  return kBlockTokens * (spec.attention.head_dim * kv_type_bytes(type) + kv_token_scale_bytes(type));
+}
+
+std::int64_t v_tile_bytes(const ModelSpec& spec, KvType type) {
+  return kBlockTokens * (round_up_16(spec.attention.head_dim) * kv_type_bytes(type) + kv_token_scale_bytes(type));
+}
+
+std::int64_t kv_block_layer_bytes(const ModelSpec& spec, KvFormat format) {
+  return spec.attention.kv_heads * (k_tile_bytes(spec, format.k) + v_tile_bytes(spec, format.v));
+}
+
+std::int64_t kv_bytes_per_token(const ModelSpec& spec, KvFormat format) {
+  return kv_block_layer_bytes(spec, format) / kBlockTokens * spec.count(LayerKind::kFullAttention);
 }
 
 std::int32_t state_row_stride(const GdnSpec& gdn) {

@@ -2,6 +2,7 @@
 // attention.cc, gdn.cc and moe.cc.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -65,9 +66,9 @@ class CpuBackend final : public Backend {
 
   Compute compute() const override { return options_.compute; }
   std::string description() const override;
-  plan::KvType kv_type() const override {
-    return options_.compute == Compute::kBf16 ? plan::KvType::kBf16 : plan::KvType::kFp32;
-  }
+  plan::KvFormat kv_format() const override;
+  std::int64_t kv_pool_bytes() const override { return kv_.bytes(); }
+  KvCounters kv_counters(std::int32_t kv_layer, bool value) const override;
   WeightFootprint weights() const override { return footprint_; }
 
   Expected<LinearId> load_linear(const quant::StoredWeight& weight, const TensorView* bias, const RowSelection& rows,
@@ -103,6 +104,12 @@ class CpuBackend final : public Backend {
   std::vector<float> read(Matrix x) const override;
   std::vector<float> read_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens,
                              bool value) const override;
+  std::vector<std::byte> read_kv_raw(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                     std::int64_t tokens, bool value) const override;
+  std::vector<float> read_kv_scales(const AttentionArgs& args, std::span<const std::int32_t> block_table,
+                                    std::int64_t tokens, bool value) const override;
+  void poke_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t position,
+               std::int32_t kv_head, std::int32_t dim, bool value, std::uint32_t xor_mask) override;
   RouterChoices read_choices() const override;
   std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const override;
   std::vector<float> read_conv_window(const GdnArgs& args, std::int32_t slot) const override;
@@ -159,6 +166,12 @@ class CpuBackend final : public Backend {
   const void* pack_input(Matrix x, InputForm form);
   // Runs the kernel that fits the weight's panels; fills in what `args` takes from the weight.
   void run_gemm(const PackedLinear& w, kernels::GemmArgs args) const;
+  Status configure_kv(const ModelSpec& spec);
+  // Of a stored K or V: what its codes are multiplied by where the scale doesn't lie beside the token.
+  float kv_scale(std::int32_t kv_layer, std::int32_t kv_head, bool value) const;
+  // Calls visit(tile, slot, index) for each of [kv_heads][tokens].
+  void visit_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens, bool value,
+                const auto& visit) const;
   Status configure_attention(const ModelSpec& spec);
   Status configure_moe(const ModelSpec& spec);
   void route(const MoeSpec& spec, Matrix router, std::int64_t token);
@@ -191,6 +204,11 @@ class CpuBackend final : public Backend {
 
   PoolOptions pools_;
   KvPool kv_;
+  // Counters of a layer's K (2 * layer) and V (2 * layer + 1); tasks add to them, anyone reads.
+  struct AtomicKvCounters {
+    std::atomic<std::int64_t> written{0}, clipped{0}, underflowed{0}, non_finite{0};
+  };
+  std::vector<AtomicKvCounters> kv_counters_;
   StatePool states_;
   std::vector<platform::AlignedBuffer> activations_;
   platform::AlignedBuffer packed_[kInputForms];  // a product's input, by form

@@ -5,14 +5,12 @@
 
 namespace sterling::backend {
 
-Expected<KvPool> KvPool::allocate(const ModelSpec& spec, plan::KvType type, std::int32_t blocks) {
+Expected<KvPool> KvPool::allocate(const ModelSpec& spec, plan::KvFormat format, std::int32_t blocks) {
   KvPool pool;
-  const std::int64_t head_dim = spec.attention.head_dim;
-  const std::int64_t element = plan::kv_type_bytes(type);
   pool.blocks_ = blocks;
-  pool.k_tile_bytes_ = plan::kBlockTokens * head_dim * element;
-  pool.v_tile_bytes_ = plan::kBlockTokens * ((head_dim + 15) / 16 * 16) * element;
-  pool.block_bytes_ = plan::kv_block_layer_bytes(spec, type);
+  pool.k_tile_bytes_ = plan::k_tile_bytes(spec, format.k);
+  pool.v_tile_bytes_ = plan::v_tile_bytes(spec, format.v);
+  pool.block_bytes_ = plan::kv_block_layer_bytes(spec, format);
   pool.layer_bytes_ = pool.block_bytes_ * blocks;
   auto buffer = platform::AlignedBuffer::allocate(
       static_cast<std::size_t>(pool.layer_bytes_ * spec.count(LayerKind::kFullAttention)), "KV pool");

@@ -14,7 +14,7 @@ namespace sterling::backend {
 // [layer][block][kv_head]{K tile, V tile} (kernels/contract.h has the tiles).
 class KvPool {
  public:
-  static Expected<KvPool> allocate(const ModelSpec& spec, plan::KvType type, std::int32_t blocks);
+  static Expected<KvPool> allocate(const ModelSpec& spec, plan::KvFormat format, std::int32_t blocks);
 
   std::byte* k_tile(std::int32_t layer, std::int32_t block, std::int32_t kv_head) {
     return buffer_.data() + layer * layer_bytes_ + block * block_bytes_ + kv_head * (k_tile_bytes_ + v_tile_bytes_);
@@ -29,6 +29,7 @@ class KvPool {
     return const_cast<KvPool*>(this)->v_tile(layer, block, kv_head);
   }
   std::int32_t blocks() const { return blocks_; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(buffer_.size()); }
 
  private:
   platform::AlignedBuffer buffer_;

@@ -262,9 +262,7 @@ Expected<RopeId> CpuBackend::add_rope(const RopeSpec& spec) {
 Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) {
   pools_ = options;
   if (spec.count(LayerKind::kFullAttention) > 0) {
-    auto kv = KvPool::allocate(spec, kv_type(), options.kv_blocks);
-    if (!kv) return kv.error();
-    kv_ = std::move(*kv);
+    if (Status status = configure_kv(spec); !status) return status;
   }
   const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
   if (spec.gdn) {
