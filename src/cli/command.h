@@ -39,6 +39,7 @@ int run_serve(const Invocation& invocation);
 int run_chat(const Invocation& invocation);
 int run_pull(const Invocation& invocation);
 int run_inspect(const Invocation& invocation);
+int run_plan(const Invocation& invocation);
 int run_synth(const Invocation& invocation);
 int run_quantize(const Invocation& invocation);
 int run_golden(const Invocation& invocation);

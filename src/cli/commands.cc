@@ -11,6 +11,7 @@ constexpr std::array kCommands{
     Command{"chat", "talk to a model, or to a running server, in the terminal", run_chat},
     Command{"pull", "fetch a checkpoint from the hub into the local cache", run_pull},
     Command{"inspect", "what a checkpoint contains, from its headers alone", run_inspect},
+    Command{"plan", "what fits: weights, KV cache, state; tokens and sequences, here or on named GPUs", run_plan},
     Command{"synth", "write a checkpoint with random weights, for benchmarks and capacity tests", run_synth},
     Command{"quantize", "write a checkpoint again with FP8 or NVFP4 weights", run_quantize},
     Command{"golden", "compare a model with reference vectors, layer by layer", run_golden},

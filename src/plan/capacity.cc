@@ -126,8 +126,7 @@ Expected<Capacity> plan_capacity(const CapacityRequest& request, const KvStorage
         own && spec ? plan::state_bytes_per_sequence(*spec) : state_bytes_per_sequence(*slice, conv_bytes);
     explain_state(*slice, conv_bytes, *capacity.state_bytes_per_sequence, capacity);
   } else {
-    capacity.assumptions.emplace_back(
-        "the recurrent state of this family has no formula here: it is left open and counted as nothing");
+    capacity.assumptions.emplace_back("the recurrent state of this family has no formula here: it is left open");
   }
   if (!slice->attention) {
     capacity.assumptions.emplace_back(
@@ -150,9 +149,17 @@ Expected<Capacity> plan_capacity(const CapacityRequest& request, const KvStorage
   if (sliding_layers(*slice) > 0) {
     capacity.figures.push_back(
         {"window_bytes_per_sequence", static_cast<double>(window_bytes_per_sequence(*slice, storage)), true});
-    capacity.assumptions.push_back(fmt::format(
-        "{} sliding-window layers keep a window and no more: {} B per sequence, not part of kv_bytes_per_token",
-        sliding_layers(*slice), grouped(window_bytes_per_sequence(*slice, storage))));
+    capacity.assumptions.push_back(
+        fmt::format("{} sliding-window layers keep a window and no more: {} B per sequence, in neither "
+                    "kv_bytes_per_token nor the sequences counted",
+                    sliding_layers(*slice), grouped(window_bytes_per_sequence(*slice, storage))));
+  }
+  // A pool of K and V alone can be counted without knowing the state; whoever shares memory with it can't.
+  const bool needs_state = request.memory_bytes || request.engine == Engine::kVllm;
+  if (!slice->state_known && needs_state) {
+    capacity.fits_reason = "bytes of state per sequence are not known";
+    for (const std::int64_t context : request.contexts) capacity.concurrency.push_back({context, {}, "kv", {}});
+    return capacity;
   }
   if (request.memory_bytes || request.kv_memory) {
     const RuleInput input{request, *slice, storage};

@@ -103,6 +103,28 @@ TEST(Capacity, WithoutWeightsNothingIsPromised) {
   }
 }
 
+TEST(Capacity, WithoutStateOnlyThePoolIsCounted) {
+  CacheShape shape = cache_shape(spec_397b());
+  shape.state.reset();
+  shape.state_known = false;
+  for (const Engine engine : {Engine::kSterling, Engine::kSglang, Engine::kVllm}) {
+    CapacityRequest request;
+    request.engine = engine;
+    request.tp = 8;
+    request.shape = shape;
+    request.contexts = {32768};
+    request.kv_memory = 18'683'107'737;
+    const auto pool = plan_capacity(request, kv_storage(kWide), kWide);
+    EXPECT_FALSE(pool->state_bytes_per_sequence.has_value());
+    EXPECT_EQ(pool->concurrency[0].sequences.has_value(), engine != Engine::kVllm);
+    request.memory_bytes = std::int64_t{96} << 30;
+    request.weights_bytes = 1000;
+    const auto memory = plan_capacity(request, kv_storage(kWide), kWide);
+    EXPECT_FALSE(memory->concurrency[0].sequences.has_value());
+    EXPECT_FALSE(memory->fits.has_value());
+  }
+}
+
 TEST(Capacity, AskedContextHasToFit) {
   const ModelSpec spec = spec_397b();
   CapacityRequest request = request_of(spec);
