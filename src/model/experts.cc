@@ -65,8 +65,24 @@ Parts find_single(const MoeSpec& moe, std::int64_t hidden, WeightBinder& binder,
   return parts;
 }
 
+// Of an expert, all parts are in use until it has been packed; where gate and up are one tensor, it counts once.
+void plan_parts(const Parts& parts, WeightBinder& binder) {
+  for (const Part& part : parts) binder.plan_linears(part.weights, part.rows, ProductInput::kActivation);
+  for (std::size_t e = 0; e < parts[2].weights.size(); ++e) {
+    std::int64_t bytes = 0;
+    const std::byte* previous = nullptr;
+    for (const Part& part : parts) {
+      if (e >= part.weights.size() || part.weights[e].codes.data.data() == previous) continue;
+      previous = part.weights[e].codes.data.data();
+      bytes += part.weights[e].stored_bytes();
+    }
+    binder.plan_source(bytes);
+  }
+}
+
 // Each part of all experts goes into one piece of memory; sources are let go expert by expert.
 std::array<LinearId, 3> load_parts(const Parts& parts, WeightBinder& binder) {
+  plan_parts(parts, binder);
   std::array<LinearId, 3> ids;
   backend::Backend* backend = binder.backend();
   if (backend == nullptr || !binder.intact()) return ids;

@@ -82,8 +82,9 @@ struct Reading {
   formats::QuantizationConfig quantization;
 };
 
-// One run over headers: what load() does before it touches weights.
-Expected<Reading> examine(const formats::Checkpoint& checkpoint, Examination& examination) {
+// One run over headers: what load() does before it touches weights. With `sizes` it fills `plan` as well.
+Expected<Reading> examine(const formats::Checkpoint& checkpoint, Examination& examination,
+                          const backend::WeightSizes* sizes = nullptr, WeightPlan* plan = nullptr) {
   auto result = read_spec(checkpoint);
   if (!result) {
     examination.problems.push_back({"config", result.error()});
@@ -97,7 +98,7 @@ Expected<Reading> examine(const formats::Checkpoint& checkpoint, Examination& ex
   }
   Reading reading{std::move(*result), std::move(*quantization)};
   if (!checkpoint.weights_present()) return reading;
-  WeightBinder binder(checkpoint);
+  WeightBinder binder = sizes != nullptr ? WeightBinder(checkpoint, *sizes) : WeightBinder(checkpoint);
   binder.set_block(reading.quantization.block_rows, reading.quantization.block_cols);
   bind_all(reading.model, binder, {});
   Status status = binder.finish();
@@ -105,10 +106,25 @@ Expected<Reading> examine(const formats::Checkpoint& checkpoint, Examination& ex
   examination.skipped = binder.skipped();
   examination.bound = binder.bound();
   if (!status) return status.error();
+  if (plan != nullptr) *plan = binder.plan();
   return reading;
 }
 
+Error no_weights(const formats::Checkpoint& checkpoint) {
+  return make_error(ErrorCode::kNotFound,
+                    fmt::format("{} has a configuration but no weights; expected safetensors files or a .gguf file",
+                                checkpoint.path()));
+}
+
 }  // namespace
+
+Expected<WeightPlan> plan_weights(const formats::Checkpoint& checkpoint, const backend::WeightSizes& sizes) {
+  if (!checkpoint.weights_present()) return no_weights(checkpoint);
+  Examination examination;
+  WeightPlan plan;
+  if (auto result = examine(checkpoint, examination, &sizes, &plan); !result) return result.error();
+  return plan;
+}
 
 Expected<CheckResult> check(const formats::Checkpoint& checkpoint) {
   Examination examination;
@@ -135,11 +151,7 @@ Expected<std::vector<WeightBinder::Wanted>> list_tensors(const boost::json::obje
 
 Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoint, backend::Backend& backend,
                                              const LoadProgress& progress) {
-  if (!checkpoint.weights_present()) {
-    return make_error(ErrorCode::kNotFound,
-                      fmt::format("{} has a configuration but no weights; expected safetensors files or a .gguf file",
-                                  checkpoint.path()));
-  }
+  if (!checkpoint.weights_present()) return no_weights(checkpoint);
   // All names and shapes before the first byte of weights: an operator learns of a fault in milliseconds, not after a long load.
   Examination examination;
   auto result = examine(checkpoint, examination);

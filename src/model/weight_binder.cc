@@ -211,6 +211,15 @@ std::optional<quant::StoredWeight> WeightBinder::stored(const std::string& modul
   return weight;
 }
 
+void WeightBinder::plan_linears(std::span<const quant::StoredWeight> weights, const RowSelection& rows,
+                                backend::ProductInput input) {
+  if (sizes_ != nullptr) plan_.packed_bytes += sizes_->linears(weights, rows, input);
+}
+
+void WeightBinder::plan_source(std::int64_t bytes) {
+  plan_.largest_source_bytes = std::max(plan_.largest_source_bytes, bytes);
+}
+
 void WeightBinder::loaded(const quant::StoredWeight& weight) {
   checkpoint_->release_pages(weight.codes);
   if (weight.scale) checkpoint_->release_pages(*weight.scale);
@@ -218,8 +227,11 @@ void WeightBinder::loaded(const quant::StoredWeight& weight) {
 
 // Loads a tensor that require() let through; a check-only run leaves the handle absent.
 template <typename Id, typename Load>
-Id WeightBinder::take(const TensorView* tensor, const Load& load) {
-  if (tensor == nullptr || backend_ == nullptr) return {};
+Id WeightBinder::take(const TensorView* tensor, std::int64_t planned_bytes, const Load& load) {
+  if (tensor == nullptr) return {};
+  plan_.packed_bytes += planned_bytes;
+  plan_source(static_cast<std::int64_t>(tensor->data.size()));
+  if (backend_ == nullptr) return {};
   auto loaded = load(*tensor);
   if (!loaded) {
     fail("load_failed", loaded.error());
@@ -231,7 +243,11 @@ Id WeightBinder::take(const TensorView* tensor, const Load& load) {
 
 LinearId WeightBinder::load(const std::optional<quant::StoredWeight>& weight, const TensorView* bias,
                             const RowSelection& selection, backend::ProductInput input) {
-  if (!weight || backend_ == nullptr) return {};
+  if (!weight) return {};
+  plan_linears({&*weight, 1}, selection, input);
+  if (bias != nullptr) plan_.packed_bytes += vector_bytes(bias->elements());
+  plan_source(weight->stored_bytes());
+  if (backend_ == nullptr) return {};
   auto id = backend_->load_linear(*weight, bias, selection, input);
   if (!id) {
     fail("load_failed", id.error());
@@ -259,17 +275,18 @@ LinearId WeightBinder::linear_with_bias(const std::string& module, std::int64_t 
 }
 
 VectorId WeightBinder::vector(const std::string& name, std::int64_t size, VectorTransform transform) {
-  return take<VectorId>(tensor(name, {size}, Wanted::Kind::kVector),
+  return take<VectorId>(tensor(name, {size}, Wanted::Kind::kVector), vector_bytes(size),
                         [&](const TensorView& view) { return backend_->load_vector(view, transform); });
 }
 
 VectorId WeightBinder::conv(const std::string& name, std::int64_t channels, std::int64_t kernel) {
-  return take<VectorId>(tensor(name, {channels, 1, kernel}, Wanted::Kind::kConv),
+  return take<VectorId>(tensor(name, {channels, 1, kernel}, Wanted::Kind::kConv), vector_bytes(channels * kernel),
                         [&](const TensorView& view) { return backend_->load_conv(view); });
 }
 
 EmbeddingId WeightBinder::embedding(const std::string& name, std::int64_t rows, std::int64_t cols) {
-  return take<EmbeddingId>(tensor(name, {rows, cols}, Wanted::Kind::kEmbedding),
+  const TensorView* table = tensor(name, {rows, cols}, Wanted::Kind::kEmbedding);
+  return take<EmbeddingId>(table, table != nullptr && sizes_ != nullptr ? sizes_->embedding(*table) : 0,
                            [&](const TensorView& view) { return backend_->load_embedding(view); });
 }
 

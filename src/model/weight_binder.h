@@ -18,13 +18,16 @@
 #include <functional>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/weight_sizes.h"
 #include "base/status.h"
 #include "formats/checkpoint.h"
+#include "model/weight_plan.h"
 #include "quant/stored_weight.h"
 #include "spec/model_spec.h"
 
@@ -37,6 +40,10 @@ class WeightBinder {
   // For real. `progress` is told the bytes of every tensor that has been loaded.
   WeightBinder(const formats::Checkpoint& checkpoint, backend::Backend& backend, ShardSpec shard,
                std::function<void(std::int64_t)> progress);
+
+  // A check that also adds up, in plan(), what a real run will take.
+  WeightBinder(const formats::Checkpoint& checkpoint, const backend::WeightSizes& sizes)
+      : checkpoint_(&checkpoint), sizes_(&sizes) {}
 
   // What a family binds, in order: for listing.
   struct Wanted {
@@ -59,6 +66,12 @@ class WeightBinder {
                            Wanted::Kind kind = Wanted::Kind::kMatrix);
   // The backend of a real run, else nullptr.
   backend::Backend* backend() { return backend_; }
+  // Counts what reserving and filling these weights will take; for plans, else nothing.
+  void plan_linears(std::span<const quant::StoredWeight> weights, const backend::RowSelection& rows,
+                    backend::ProductInput input);
+  // Counts bytes of the checkpoint's files that are in use at the same time; for plans.
+  void plan_source(std::int64_t bytes);
+  const WeightPlan& plan() const { return plan_; }
   // Lets go of the pages of what has been packed.
   void loaded(const quant::StoredWeight& weight);
   void fail(std::string code, Error error);
@@ -126,7 +139,9 @@ class WeightBinder {
   void skip_matching(const std::function<bool(std::string_view)>& matches, std::string_view what);
   bool stopped() const { return backend_ != nullptr && !problems_.empty(); }
   template <typename Id, typename Load>
-  Id take(const TensorView* tensor, const Load& load);
+  Id take(const TensorView* tensor, std::int64_t planned_bytes, const Load& load);
+  // Planned bytes of a tensor of `elements` FP32 values.
+  std::int64_t vector_bytes(std::int64_t elements) const { return sizes_ == nullptr ? 0 : sizes_->vector(elements); }
   backend::LinearId load(const std::optional<quant::StoredWeight>& weight, const TensorView* bias,
                          const backend::RowSelection& selection, backend::ProductInput input);
   void used(const TensorView& tensor);
@@ -136,6 +151,8 @@ class WeightBinder {
 
   const formats::Checkpoint* checkpoint_ = nullptr;
   backend::Backend* backend_ = nullptr;
+  const backend::WeightSizes* sizes_ = nullptr;
+  WeightPlan plan_;
   std::vector<Wanted>* list_ = nullptr;
   ShardSpec shard_;
   std::function<void(std::int64_t)> progress_;

@@ -41,13 +41,16 @@ std::byte* map_aligned(std::size_t bytes) {
 
 }  // namespace
 
+std::size_t AlignedBuffer::padded_bytes(std::size_t bytes) {
+  return round_up(bytes, bytes >= kHugePageBytes ? kHugePageBytes : kAlignment);
+}
+
 Expected<AlignedBuffer> AlignedBuffer::allocate(std::size_t bytes, std::string_view purpose) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
-  const bool huge = bytes >= kHugePageBytes;
-  const std::size_t rounded = round_up(bytes, huge ? kHugePageBytes : kAlignment);
+  const std::size_t rounded = padded_bytes(bytes);
   if (rounded == 0) return no_memory(bytes, purpose);
-  if (huge) {
+  if (bytes >= kHugePageBytes) {
     buffer.data_ = map_aligned(rounded);
   } else {
     buffer.data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded));

@@ -29,6 +29,9 @@ class AlignedBuffer {
   // its padding doesn't fit a size_t. 0 bytes give an empty buffer.
   static Expected<AlignedBuffer> allocate(std::size_t bytes, std::string_view purpose);
 
+  // allocated_bytes() of a buffer of `bytes`, for plans; 0 when the sum overflows.
+  static std::size_t padded_bytes(std::size_t bytes);
+
   // `count` elements of T. kResourceExhausted also when count * sizeof(T) overflows.
   template <typename T>
   static Expected<AlignedBuffer> allocate_array(std::size_t count, std::string_view purpose) {

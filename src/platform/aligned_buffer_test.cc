@@ -23,6 +23,7 @@ TEST(AlignedBuffer, IsAlignedZeroedAndPadded) {
         bytes >= AlignedBuffer::kHugePageBytes ? AlignedBuffer::kHugePageBytes : AlignedBuffer::kAlignment;
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer->data()) % unit, 0u) << bytes;
     EXPECT_EQ(buffer->allocated_bytes(), (bytes + unit - 1) / unit * unit);
+    EXPECT_EQ(AlignedBuffer::padded_bytes(bytes), buffer->allocated_bytes());
     EXPECT_TRUE(all_zero(buffer->data(), buffer->allocated_bytes())) << bytes;
     std::fill_n(buffer->data(), buffer->allocated_bytes(), std::byte{0xff});  // all of it is ours
   }

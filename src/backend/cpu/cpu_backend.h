@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/weight_sizes.h"
 #include "kernels/contract.h"
 #include "platform/thread_pool.h"
 
@@ -16,5 +17,8 @@ struct CpuBackendOptions {
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
+
+// The sizes of weights in such a backend. The same for every tier of kernels.
+std::unique_ptr<WeightSizes> cpu_weight_sizes(Compute compute);
 
 }  // namespace sterling::backend

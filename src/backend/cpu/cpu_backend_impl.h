@@ -1,4 +1,5 @@
-// Inside of the CPU backend; one class, its parts in weights.cc and coded_weights.cc (loading), linear.cc (products), rows.cc (row-wise operations),
+// Inside of the CPU backend; one class, its parts in weights.cc,
+// coded_weights.cc and weight_sizes.cc (loading), linear.cc (products), rows.cc (row-wise operations),
 // attention.cc, gdn.cc and moe.cc.
 #pragma once
 
@@ -36,12 +37,15 @@ struct PackedLinear {
   std::vector<float> bias;                               // [n] or empty
 
   std::int64_t panel_count() const { return (n + kernels::kLanes - 1) / kernels::kLanes; }
+  std::int64_t panels_bytes() const { return panel_count() * panel_bytes; }
 };
 
 // The stored row behind row `row` of a selection.
 std::int64_t source_row(const RowSelection& selection, std::int64_t row);
 // The panel format that keeps a weight's codes; none for plain weights and the rare layouts that are decoded instead.
 std::optional<kernels::CodeFormat> code_format_of(const quant::StoredWeight& weight);
+// What a weight becomes: panels of which type and size, without memory yet.
+PackedLinear describe(Compute compute, const quant::StoredWeight& weight, const RowSelection& rows, ProductInput input);
 // Row `row` of coded panels as FP32, each element rounded once.
 void decode_coded_row(const PackedLinear& linear, std::int64_t row, float* out);
 
@@ -52,7 +56,11 @@ struct Embedding {
   std::int64_t n = 0;
   std::int64_t k = 0;
   std::int32_t tied_linear = -1;
+
+  std::int64_t row_bytes() const { return k * (dtype == DType::kBF16 ? 2 : 4); }
 };
+// What a table becomes, without memory yet: BF16 stays BF16, all others are decoded to FP32.
+Embedding describe(const TensorView& table);
 
 struct Rope {
   std::vector<float> inverse_frequencies;  // [half]
@@ -158,7 +166,6 @@ class CpuBackend final : public Backend {
 
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
-  PackedLinear describe(const quant::StoredWeight& weight, const RowSelection& rows, ProductInput input) const;
   Status store_codes(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;

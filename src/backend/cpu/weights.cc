@@ -105,38 +105,13 @@ Status CpuBackend::store_panels(const quant::StoredWeight& stored, const RowSele
   return {};
 }
 
-// What `weight` becomes: panels of which type and size, without memory yet.
-PackedLinear CpuBackend::describe(const quant::StoredWeight& weight, const RowSelection& rows,
-                                  ProductInput input) const {
-  PackedLinear linear;
-  linear.k = weight.cols();
-  linear.n = rows.period == 0 ? weight.rows() : weight.rows() / rows.period * (rows.end - rows.begin);
-  const bool rounded = bf16() && input == ProductInput::kActivation;
-  const bool as_stored = weight.format == quant::WeightFormat::kPlain && weight.codes.dtype == DType::kBF16 &&
-                         weight.codes.interleaved_rope_heads == 0;
-  linear.type = rounded && as_stored ? PanelType::kBf16 : PanelType::kFp32;
-  if (const auto code = code_format_of(weight); rounded && code) {
-    linear.type = PanelType::kCoded;
-    linear.input = InputForm::kBf16;
-    linear.code = *code;
-    linear.panel_bytes = static_cast<std::int64_t>(kernels::panel_bytes_coded(*code, linear.k));
-    return linear;
-  }
-  linear.input = linear.type == PanelType::kBf16 ? InputForm::kBf16
-                 : rounded                       ? InputForm::kFp32RoundedToBf16
-                                                 : InputForm::kFp32;
-  const std::int64_t pairs = (linear.k + 1) / 2;
-  linear.panel_bytes = pairs * kernels::kLanes * 2 * (linear.type == PanelType::kBf16 ? 2 : 4);
-  return linear;
-}
-
 Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeight> weights, const RowSelection& rows,
                                                ProductInput input) {
   const auto first = static_cast<std::int32_t>(linears_.size());
   std::int64_t bytes = 0;
   for (const quant::StoredWeight& weight : weights) {
-    linears_.push_back(describe(weight, rows, input));
-    bytes += linears_.back().panel_count() * linears_.back().panel_bytes;
+    linears_.push_back(describe(options_.compute, weight, rows, input));
+    bytes += linears_.back().panels_bytes();
   }
   auto memory = platform::AlignedBuffer::allocate(static_cast<std::size_t>(bytes), "weights");
   if (!memory) return memory.error();
@@ -144,7 +119,7 @@ Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeig
   std::byte* next = memory->data();
   for (std::size_t i = static_cast<std::size_t>(first); i < linears_.size(); ++i) {
     PackedLinear& linear = linears_[i];
-    linear.panels = {next, static_cast<std::size_t>(linear.panel_count() * linear.panel_bytes)};
+    linear.panels = {next, static_cast<std::size_t>(linear.panels_bytes())};
     next += linear.panels.size();
     footprint_.parameters += linear.n * linear.k;
   }
@@ -208,12 +183,9 @@ Expected<VectorId> CpuBackend::load_conv(const TensorView& weight) {
 }
 
 Expected<EmbeddingId> CpuBackend::load_embedding(const TensorView& table) {
-  Embedding embedding;
-  embedding.n = table.shape[0];
-  embedding.k = table.shape[1];
-  embedding.dtype = table.dtype == DType::kBF16 ? DType::kBF16 : DType::kF32;
-  const std::int64_t row_bytes = embedding.k * (embedding.dtype == DType::kBF16 ? 2 : 4);
-  auto rows = platform::AlignedBuffer::allocate(static_cast<std::size_t>(embedding.n * row_bytes), "token embeddings");
+  Embedding embedding = describe(table);
+  auto rows = platform::AlignedBuffer::allocate(static_cast<std::size_t>(embedding.n * embedding.row_bytes()),
+                                                "token embeddings");
   if (!rows) return rows.error();
   embedding.rows = std::move(*rows);
   if (embedding.dtype == DType::kBF16) {
