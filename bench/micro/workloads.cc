@@ -111,12 +111,13 @@ void GemmWorkload::run() {
 }
 
 AttentionWorkload::AttentionWorkload(const kernels::KernelTable& table, platform::ThreadPool& pool, int sequences,
-                                     int tokens, int m, int head_dim)
-    : table_(table), pool_(pool), sequences_(sequences), tokens_(tokens), m_(m), head_dim_(head_dim) {
+                                     int tokens, int m, int head_dim, kernels::KvCode code)
+    : table_(table), pool_(pool), sequences_(sequences), tokens_(tokens), m_(m), head_dim_(head_dim), code_(code) {
   spans_ = (tokens + kernels::kSpanTokens - 1) / kernels::kSpanTokens;
-  const std::size_t tile = kernels::k_tile_bytes(kernels::KvCode::kBf16, head_dim) + kernels::v_tile_bytes(kernels::KvCode::kBf16, head_dim);
+  const std::size_t tile =
+      kernels::k_tile_bytes(code_, head_dim) + kernels::v_tile_bytes(code_, head_dim);
   kv_ = allocate(static_cast<std::size_t>(sequences) * static_cast<std::size_t>((tokens + 15) / 16) * tile);
-  fill_bf16(pool, kv_);
+  code_ == kernels::KvCode::kBf16 ? fill_bf16(pool, kv_) : fill_kv();
   std::vector<float> q(static_cast<std::size_t>(m) * static_cast<std::size_t>(head_dim));
   std::uint64_t state = 9;
   for (float& v : q) v = small(state);
@@ -125,14 +126,32 @@ AttentionWorkload::AttentionWorkload(const kernels::KernelTable& table, platform
   partial_floats_ =
       static_cast<std::size_t>(m) * static_cast<std::size_t>(spans_ + 1) * static_cast<std::size_t>(head_dim + 16);
   partial_ = allocate(partial_floats_ * sizeof(float) * pool.threads());
-  scratch_bytes_ = (table.attention_scratch_bytes(m, head_dim) + 63) / 64 * 64;
+  scratch_bytes_ = (table.attention_scratch_bytes(m, head_dim, true) + 63) / 64 * 64;
   scratch_ = allocate(scratch_bytes_ * pool.threads());
   visible_.assign(static_cast<std::size_t>(m), kernels::kSpanTokens);
 }
 
+// Normal values in tiles, as scales per token would leave them.
+void AttentionWorkload::fill_kv() {
+  const std::size_t k_bytes = kernels::k_tile_bytes(code_, head_dim_);
+  const std::size_t tile = k_bytes + kernels::v_tile_bytes(code_, head_dim_);
+  pool_.parallel(kv_.size() / tile, [&](std::size_t index, std::size_t) {
+    std::uint64_t state = index + 1;
+    std::vector<float> row(static_cast<std::size_t>(head_dim_));
+    kernels::KvCounts counts;
+    for (int slot = 0; slot < 2 * kernels::kTileTokens; ++slot) {
+      for (float& x : row) x = small(state) + small(state) + small(state) + small(state);
+      const bool value = slot >= kernels::kTileTokens;
+      kernels::write_kv_row(value ? kernels::KvSide::kV : kernels::KvSide::kK, code_,
+                            kv_.data() + index * tile + (value ? k_bytes : 0), slot % kernels::kTileTokens, row.data(),
+                            head_dim_, kernels::token_scale(row.data(), head_dim_), counts);
+    }
+  });
+}
+
 void AttentionWorkload::run() {
-  const std::size_t k_bytes = kernels::k_tile_bytes(kernels::KvCode::kBf16, head_dim_);
-  const std::size_t tile_bytes = k_bytes + kernels::v_tile_bytes(kernels::KvCode::kBf16, head_dim_);
+  const std::size_t k_bytes = kernels::k_tile_bytes(code_, head_dim_);
+  const std::size_t tile_bytes = k_bytes + kernels::v_tile_bytes(code_, head_dim_);
   const auto m = static_cast<std::size_t>(m_);
   const auto dim = static_cast<std::size_t>(head_dim_);
   pool_.parallel(static_cast<std::size_t>(sequences_), [&](std::size_t sequence, std::size_t thread) {
@@ -160,12 +179,14 @@ void AttentionWorkload::run() {
       args.m = m_;
       args.head_dim = head_dim_;
       args.scale = 0.088F;
+      args.v_scale = 1.0F;
+      args.k_code = args.v_code = code_;
       args.visible = visible_.data();
       args.max = max + at;
       args.sum = sum + at;
       args.out = out + at * dim;
       args.scratch = scratch_.data() + thread * scratch_bytes_;
-      table_.attention_span_bf16(&args);
+      table_.attention_span(&args);
     }
     kernels::AttentionMergeArgs merge{max, sum, out, spans_, m_, head_dim_, result, dim};
     table_.attention_merge(&merge);

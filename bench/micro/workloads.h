@@ -38,7 +38,7 @@ class GemmWorkload {
 class AttentionWorkload {
  public:
   AttentionWorkload(const kernels::KernelTable& table, platform::ThreadPool& pool, int sequences, int tokens, int m,
-                    int head_dim);
+                    int head_dim, kernels::KvCode code = kernels::KvCode::kBf16);
   void run();
   double flops() const { return 4.0 * sequences_ * tokens_ * m_ * head_dim_; }
   double bytes() const { return static_cast<double>(kv_.size()); }
@@ -46,7 +46,9 @@ class AttentionWorkload {
  private:
   const kernels::KernelTable& table_;
   platform::ThreadPool& pool_;
+  void fill_kv();
   int sequences_, tokens_, m_, head_dim_, spans_;
+  kernels::KvCode code_;
   platform::AlignedBuffer kv_, q_, partial_, scratch_;
   std::vector<std::int32_t> visible_;
   std::size_t scratch_bytes_, partial_floats_;

@@ -88,31 +88,39 @@ constexpr int kSpanTokens = 512;
 
 // What a tile stores. Any K may stand beside any V.
 //   kBf16, kFp32    the values
-//   kE4m3, kE5m2    FP8 codes; what they are multiplied by is the caller's: a factor of the whole tile
-//   kE4m3Token      E4M3 codes, and behind them 16 floats, the scales of the tile's tokens: powers of two
+//   kE4m3, kE5m2    FP8 codes, each rotated left by one bit, so that its sign is last (decoding is shorter); one scale for all
+//   kE4m3Token      E4M3 codes, and behind the codes of a tile 16 floats: its tokens' scales, powers of two
 enum class KvCode { kBf16, kFp32, kE4m3, kE5m2, kE4m3Token };
 constexpr KvCode kKvCodes[] = {KvCode::kBf16, KvCode::kFp32, KvCode::kE4m3, KvCode::kE5m2, KvCode::kE4m3Token};
 
 // Tiles. A K tile holds 16 tokens of one KV head as a weight panel: BF16 [head_dim / 2][16 tokens][2], FP32
 // [head_dim / 2][2][16 tokens]. A V tile holds the same 16 tokens as weight panels over dims: for each block of 16 dims, pairs along
-// tokens: BF16 [ceil(head_dim / 16)][8 pairs][16 dims][2], FP32 [ceil(head_dim / 16)][8 pairs][2][16 dims]. head_dim is even. Slots
-// without a token are zero; dims beyond head_dim are zero.
+// tokens: BF16 [ceil(head_dim / 16)][8 pairs][16 dims][2], FP32 [ceil(head_dim / 16)][8 pairs][2][16 dims]. FP8 codes lie as BF16 values do, a
+// byte each. head_dim is even. Slots without a token are zero; dims beyond head_dim are zero.
 //
-// For row r with visible[r] > 0 keys of this span:
-//   s[j] = (canonical product of q[r] and key j over head_dim) * scale                    j < visible[r]
-//   max = largest s[j], a zero as +0;  p[j] = exp(s[j] - max), rounded to BF16 in the BF16 form;  sum = lane sum of p (as rounded)
-//   out[d] = (canonical product of p and V[:, d] over tokens, pairs from the span's first token) + 0
+// Products over K and over V are each in one of two forms. The BF16 form is the product with BF16 weights: FP8 values are BF16 values, all
+// of them. The FP32 form is the one with FP32 weights, codes and BF16 values widened. FP32 form: where `wide`, and over FP32 tiles.
+//
+// For row r with visible[r] > 0 keys of this span, K and V being the stored values without their scales:
+//   s[j] = (canonical product of q[r] and key j over head_dim) * scale                    j < visible[r];  kE4m3Token: * (scale * scale[j])
+//   max = largest s[j], a zero as +0;  p[j] = exp(s[j] - max), rounded to BF16 unless wide;  sum = lane sum of p (as rounded)
+//   out[d] = (canonical product of p and V[:, d] over tokens, pairs from the span's first token) * v_scale + 0
+//            kE4m3Token: p[j] * scale[j] for p[j] here, which is exact or flushed
 // Masked keys have p = +0, so a kernel may pass over any number of them: p * V leaves the sum unless it is a zero, whose sign the last
 // addition clears. V slots that no row sees must be finite for that. Rows with visible[r] <= 0 get max = -infinity, sum = 0, out = 0.
 // A NaN score makes sum and out NaN; max is then unspecified.
 struct AttentionSpanArgs {
-  const void* q;               // packed by pack_x_bf16 / pack_x_f32 (m rows, k = head_dim)
+  const void* q;               // packed by pack_x_bf16, FP32 form over K: by pack_x_f32, rounded to BF16 unless wide (m rows, k = head_dim)
   const void* const* k_tiles;  // [tiles] addresses of this head's tiles
   const void* const* v_tiles;  // [tiles]
   int tiles;                   // 1 … kSpanTokens / kTileTokens
   int m;                       // query rows
   int head_dim;
-  float scale;
+  float scale;    // of scores: the model's times K's
+  float v_scale;  // of V
+  KvCode k_code;
+  KvCode v_code;
+  bool wide;               // nothing is rounded to BF16
   const int32_t* visible;  // [m] keys of the span that row r may see
   float* max;              // [m]
   float* sum;              // [m]
@@ -206,9 +214,9 @@ struct KernelTable {
   // By CodeFormat; activations packed by pack_x_bf16.
   void (*gemm_coded[kCodeFormats])(const GemmArgs*);
 
-  size_t (*attention_scratch_bytes)(int m, int head_dim);
-  void (*attention_span_bf16)(const AttentionSpanArgs*);
-  void (*attention_span_f32)(const AttentionSpanArgs*);
+  // coded: K or V are FP8.
+  size_t (*attention_scratch_bytes)(int m, int head_dim, bool coded);
+  void (*attention_span)(const AttentionSpanArgs*);
   void (*attention_merge)(const AttentionMergeArgs*);
 
   void (*gdn)(const GdnArgs*);

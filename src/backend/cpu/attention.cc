@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/kv_code.h"
 #include "base/check.h"
-#include "kernels/kv_tiles.h"
 
 namespace sterling::backend {
 namespace {
@@ -44,10 +44,11 @@ Status CpuBackend::configure_attention(const ModelSpec& spec) {
   attention_rows_ = static_cast<std::int32_t>(rows);
 
   const auto m = static_cast<int>(rows);
+  const bool coded = plan::kv_type_bytes(kv_format().k) == 1 || plan::kv_type_bytes(kv_format().v) == 1;
   const std::size_t head_bytes = round_up_64(static_cast<std::size_t>(rows * attention.head_dim) * 4);
   const std::size_t packed_bytes = round_up_64(std::max(kernels_.packed_x_bytes_bf16(m, attention.head_dim),
                                                         kernels_.packed_x_bytes_f32(m, attention.head_dim)));
-  const std::size_t kernel_bytes = round_up_64(kernels_.attention_scratch_bytes(m, attention.head_dim));
+  const std::size_t kernel_bytes = round_up_64(kernels_.attention_scratch_bytes(m, attention.head_dim, coded));
   const std::size_t stat_bytes = round_up_64(static_cast<std::size_t>(spans * rows) * 4);
   const std::size_t out_bytes = round_up_64(static_cast<std::size_t>(spans * rows * attention.head_dim) * 4);
   const std::size_t per_thread = 2 * head_bytes + packed_bytes + kernel_bytes + 2 * stat_bytes + out_bytes;
@@ -106,10 +107,10 @@ void CpuBackend::pack_queries(const AttentionSpec& spec, const AttentionUnit& un
   }
   const auto m = static_cast<int>(tokens * group);
   const auto ld = static_cast<std::size_t>(spec.head_dim);
-  if (bf16()) {
+  if (bf16() && kv_format().k != plan::KvType::kFp32) {
     kernels_.pack_x_bf16(scratch.q, ld, m, spec.head_dim, 0, m, scratch.packed_q);
   } else {
-    kernels_.pack_x_f32(scratch.q, ld, m, spec.head_dim, 0, m, false, scratch.packed_q);
+    kernels_.pack_x_f32(scratch.q, ld, m, spec.head_dim, 0, m, bf16(), scratch.packed_q);
   }
 }
 
@@ -143,13 +144,18 @@ void CpuBackend::run_span(const AttentionArgs& args, const AttentionUnit& unit, 
   call.tiles = static_cast<int>(tiles);
   call.m = m;
   call.head_dim = spec.head_dim;
-  call.scale = spec.scale;
+  // One rounding, before any score.
+  call.scale = spec.scale * kv_scale(args.kv_layer, unit.kv_head, false);
+  call.v_scale = kv_scale(args.kv_layer, unit.kv_head, true);
+  call.k_code = kv_code(kv_format().k);
+  call.v_code = kv_code(kv_format().v);
+  call.wide = !bf16();
   call.visible = visible;
   call.max = out.max;
   call.sum = out.sum;
   call.out = out.out;
   call.scratch = scratch.kernel;
-  bf16() ? kernels_.attention_span_bf16(&call) : kernels_.attention_span_f32(&call);
+  kernels_.attention_span(&call);
 }
 
 void CpuBackend::merge_unit(const AttentionSpec& spec, const AttentionUnit& unit, const Partials& partials,

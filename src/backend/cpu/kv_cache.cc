@@ -54,8 +54,6 @@ Status CpuBackend::configure_kv(const ModelSpec& spec) {
   const std::int64_t kv_heads = spec.attention.kv_heads;
   if (Status status = check_scales(pools_.kv_scales.k, "K", layers, kv_heads); !status) return status;
   if (Status status = check_scales(pools_.kv_scales.v, "V", layers, kv_heads); !status) return status;
-  const plan::KvType usual = bf16() ? plan::KvType::kBf16 : plan::KvType::kFp32;
-  if (kv_format() != plan::KvFormat{usual, usual}) return make_error(ErrorCode::kUnsupported, "this KV cache type has no attention kernels yet");
   auto kv = KvPool::allocate(spec, kv_format(), pools_.kv_blocks);
   if (!kv) return kv.error();
   kv_ = std::move(*kv);

@@ -7,6 +7,7 @@ namespace sterling::kernels {
 namespace {
 
 #include "kernels/avx2/vec.inl"
+#include "kernels/avx2/kv_vec.inl"
 
 constexpr char kTierName[] = "avx2";
 // 6 rows x 1 panel = 12 accumulators, 2 weights, 1 broadcast.

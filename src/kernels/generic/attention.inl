@@ -2,7 +2,8 @@
 // whose outputs are 16 tokens; the V tiles of a span, for 16 dims, are one weight panel in runs of 8 K pairs.
 //
 // Row tile by row tile: all scores of the span, then softmax (largest first, then exponentials: two passes, no rescaling), then P·V. K
-// and V of a span come from memory once and from the second-level cache for later row tiles.
+// and V of a span come from memory once and from the second-level cache for later row tiles. Parts that depend on what the tiles store
+// are templates over a product type; attention_kv.inl chooses among them.
 
 constexpr int kSpanTiles = kSpanTokens / kTileTokens;
 constexpr int kTilePairs = kTileTokens / 2;
@@ -11,90 +12,112 @@ struct AttentionScratch {
   float* scores;  // [kRowTile][kSpanTokens]
   void* weights;  // packed like activations: kRowTile rows, kSpanTokens columns
   float* out;     // [kRowTile][dims], dims = head_dim rounded up to 16
+  char* decoded;  // BF16 tiles of the span: all of K, all of V. Only with codes
 };
 
 inline size_t padded_dims(int head_dim) { return (static_cast<size_t>(head_dim) + kLanes - 1) / kLanes * kLanes; }
 
-inline AttentionScratch attention_scratch(void* memory) {
+constexpr size_t kScoreFloats = static_cast<size_t>(kRowTile) * kSpanTokens;
+
+inline AttentionScratch attention_scratch(void* memory, int head_dim) {
   float* floats = static_cast<float*>(memory);
-  constexpr size_t kScores = static_cast<size_t>(kRowTile) * kSpanTokens;
-  return {floats, floats + kScores, floats + 2 * kScores};
+  float* out = floats + 2 * kScoreFloats;
+  return {floats, floats + kScoreFloats, out, reinterpret_cast<char*>(out + static_cast<size_t>(kRowTile) * padded_dims(head_dim))};
 }
 
-size_t attention_scratch_bytes(int, int head_dim) {
-  return (2 * static_cast<size_t>(kRowTile) * kSpanTokens + static_cast<size_t>(kRowTile) * padded_dims(head_dim)) * sizeof(float);
+size_t attention_scratch_bytes(int, int head_dim, bool coded) {
+  const size_t dims = padded_dims(head_dim);
+  const size_t own = (2 * kScoreFloats + static_cast<size_t>(kRowTile) * dims) * sizeof(float);
+  return own + (coded ? 2 * dims * kSpanTokens * sizeof(uint16_t) : 0);
 }
 
-// Scores of `rows` rows against `tiles` tiles, without the scale. kAhead: K comes from memory, so the next tiles are asked for. Several
+// Scores of `rows` rows against `count` tiles, without the scale. kAhead: K comes from memory, so the next tiles are asked for. Several
 // tiles at once read faster than one after the other.
 template <class T, bool kAhead>
-void attention_scores(const AttentionSpanArgs& a, const void* q, int rows, int tiles, float* scores) {
+void attention_scores(const void* const* tiles, const void* q, int head_dim, int rows, int count, float* scores) {
   int width = 0;
-  for (int tile = 0; tile < tiles; tile += width) {
-    const MultiplyFn run = pick_multiply<T, kAhead>(rows, tiles - tile, &width);
+  for (int tile = 0; tile < count; tile += width) {
+    const MultiplyFn run = pick_multiply<T, kAhead>(rows, count - tile, &width);
     const char* panels[kChunkPanels];
     const char* ahead[kChunkPanels];
     for (int i = 0; i < width; ++i) {
       const int next = tile + width + i;
-      panels[i] = static_cast<const char*>(a.k_tiles[tile + i]);
-      ahead[i] = static_cast<const char*>(a.k_tiles[next < tiles ? next : tile + i]);
+      panels[i] = static_cast<const char*>(tiles[tile + i]);
+      ahead[i] = static_cast<const char*>(tiles[next < count ? next : tile + i]);
     }
-    run({q, panels, ahead, 1, static_cast<size_t>(a.head_dim) / 2, true, scores + tile * kTileTokens, kSpanTokens});
+    run({q, panels, ahead, 1, static_cast<size_t>(head_dim) / 2, true, scores + tile * kTileTokens, kSpanTokens});
   }
 }
 
-// Row r of `rows`: its scores become probabilities in `packed`; masked ones +0. `keys` in 0 … tiles * 16. Asks for the bytes
-// [v_first, v_last) of every V tile, which the next product reads.
+// The scales of a tile's tokens, at `at` bytes; 1 where there are none (at == 0).
+inline V token_scales(const void* tile, size_t at) {
+  return at == 0 ? v_set(1.0f) : v_load(reinterpret_cast<const float*>(static_cast<const char*>(tile) + at));
+}
+
+struct SoftmaxArgs {
+  float* scores;
+  float scale;
+  const void* const* k_tiles;
+  size_t k_scales;  // where a tile holds its tokens' scales; 0: nowhere
+  int keys;         // 0 … tiles * 16
+  int tiles;
+  size_t rows;  // of the row tile
+  bool round;   // probabilities to BF16
+  float* max;
+  float* sum;
+  const void* const* v_tiles;
+  size_t v_scales;
+  size_t v_first, v_last;  // bytes of every V tile to ask for, which the next product reads
+};
+
+// One row: its scores become probabilities in `packed`; masked ones +0.
 template <class T>
-void attention_softmax(float* scores, float scale, int keys, int tiles, size_t rows, typename T::X* packed, float* max, float* sum,
-                       const void* const* v_tiles, size_t v_first, size_t v_last) {
-  const V factor = v_set(scale);
+void attention_softmax(const SoftmaxArgs& a, void* packed) {
+  const V factor = v_set(a.scale);
   V largest = v_set(-kInfinity);
-  int tile = 0;
-  for (; (tile + 1) * kTileTokens <= keys; ++tile) {
-    const V s = v_mul(v_load(scores + tile * kTileTokens), factor);
-    v_store(scores + tile * kTileTokens, s);
-    largest = v_max(largest, s);
-  }
-  const int rest = keys - tile * kTileTokens;
-  if (rest > 0) {
-    const V s = v_select(m_first(rest), v_mul(v_load(scores + tile * kTileTokens), factor), v_set(-kInfinity));
-    v_store(scores + tile * kTileTokens, s);
+  for (int tile = 0; tile * kTileTokens < a.keys; ++tile) {
+    const V scale = a.k_scales == 0 ? factor : v_mul(factor, token_scales(a.k_tiles[tile], a.k_scales));
+    float* at = a.scores + tile * kTileTokens;
+    V s = v_mul(v_load(at), scale);
+    const int left = a.keys - tile * kTileTokens;
+    if (left < kTileTokens) s = v_select(m_first(left), s, v_set(-kInfinity));
+    v_store(at, s);
     largest = v_max(largest, s);
   }
   const float top = v_largest(largest) + 0.0f;  // no negative zero
-  *max = top;
+  *a.max = top;
   V total = v_zero();
   const V offset = v_set(top);
-  typename T::X* target = packed;
-  for (tile = 0; tile < tiles; ++tile, target += rows * T::kSteps * kTilePairs) {
-    for (size_t at = v_first; at < v_last; at += 64) prefetch(static_cast<const char*>(v_tiles[tile]) + at);
-    const int left = keys - tile * kTileTokens;
+  auto* target = static_cast<typename T::X*>(packed);
+  for (int tile = 0; tile < a.tiles; ++tile, target += a.rows * T::kSteps * kTilePairs) {
+    for (size_t at = a.v_first; at < a.v_last; at += 64) prefetch(static_cast<const char*>(a.v_tiles[tile]) + at);
+    const int left = a.keys - tile * kTileTokens;
     V p = v_zero();
     if (left > 0) {
-      p = v_exp(v_sub(v_load(scores + tile * kTileTokens), offset));
-      if constexpr (T::kRoundsToBf16) p = T::round(p);
+      p = v_exp(v_sub(v_load(a.scores + tile * kTileTokens), offset));
+      if (a.round) p = T::round(p);
       if (left < kTileTokens) p = v_select(m_first(left), p, v_zero());
       total = v_add(total, p);
+      if (a.v_scales != 0) p = v_mul(p, token_scales(a.v_tiles[tile], a.v_scales));
     }
-    T::scatter(target, rows, p, kTilePairs);
+    T::scatter(target, a.rows, p, kTilePairs);
   }
-  *sum = v_sum(total);
+  *a.sum = v_sum(total);
 }
 
 template <class T>
-void attention_values(const AttentionSpanArgs& a, const void* weights, int rows, int tiles, float* out) {
-  const size_t dims = padded_dims(a.head_dim);
+void attention_values(const void* const* tiles, const void* weights, int head_dim, int rows, int count, float* out) {
+  const size_t dims = padded_dims(head_dim);
   const int blocks = static_cast<int>(dims / kLanes);
   const char* panels[kSpanTiles * kChunkPanels];
   int width = 0;
   for (int block = 0; block < blocks; block += width) {
     const MultiplyFn run = pick_multiply<T, false>(rows, blocks - block, &width);
-    for (int tile = 0; tile < tiles; ++tile) {
-      const auto* values = static_cast<const char*>(a.v_tiles[tile]);
+    for (int tile = 0; tile < count; ++tile) {
+      const auto* values = static_cast<const char*>(tiles[tile]);
       for (int i = 0; i < width; ++i) panels[tile * width + i] = values + static_cast<size_t>(block + i) * kTilePairs * T::kPairBytes;
     }
-    run({weights, panels, nullptr, tiles, kTilePairs, true, out + block * kLanes, dims});
+    run({weights, panels, nullptr, count, kTilePairs, true, out + block * kLanes, dims});
   }
 }
 
@@ -105,55 +128,6 @@ inline void attention_nothing(const AttentionSpanArgs& a, int row, int rows) {
     a.sum[r] = 0.0f;
     float* out = a.out + static_cast<size_t>(r) * static_cast<size_t>(a.head_dim);
     for (int d = 0; d < a.head_dim; ++d) out[d] = 0.0f;
-  }
-}
-
-// Rows [row, row + rows) of the call: one row tile of the packed queries.
-template <class T>
-void attention_tile(const AttentionSpanArgs& a, int row, int rows, const AttentionScratch& scratch) {
-  const int all_keys = a.tiles * kTileTokens;
-  int most = 0;
-  for (int r = 0; r < rows; ++r) most = a.visible[row + r] > most ? a.visible[row + r] : most;
-  most = most < all_keys ? most : all_keys;
-  const int tiles = (most + kTileTokens - 1) / kTileTokens;
-
-  const size_t row_slots = static_cast<size_t>(a.head_dim) / 2 * T::kSteps;
-  if (tiles == 0) {
-    attention_nothing(a, row, rows);
-    return;
-  }
-  const auto* q = static_cast<const typename T::X*>(a.q) + static_cast<size_t>(row) * row_slots;
-  row == 0 ? attention_scores<T, true>(a, q, rows, tiles, scratch.scores) : attention_scores<T, false>(a, q, rows, tiles, scratch.scores);
-  auto* packed = static_cast<typename T::X*>(scratch.weights);
-  // The first row tile asks for V while it works on the softmax, each row for its share of every tile's lines.
-  const size_t v_lines = padded_dims(a.head_dim) / kLanes * kTilePairs * T::kPairBytes / 64;
-  const size_t v_share = row == 0 ? (v_lines + static_cast<size_t>(rows) - 1) / static_cast<size_t>(rows) * 64 : 0;
-  for (int r = 0; r < rows; ++r) {
-    const int visible = a.visible[row + r];
-    const int keys = visible < 0 ? 0 : visible < all_keys ? visible : all_keys;
-    attention_softmax<T>(scratch.scores + static_cast<size_t>(r) * kSpanTokens, a.scale, keys, tiles, static_cast<size_t>(rows),
-                         packed + r, a.max + row + r, a.sum + row + r, a.v_tiles, v_share * static_cast<size_t>(r),
-                         v_share * static_cast<size_t>(r + 1));
-  }
-  attention_values<T>(a, packed, rows, tiles, scratch.out);
-  const size_t dims = padded_dims(a.head_dim);
-  for (int r = 0; r < rows; ++r) {
-    const bool any = a.visible[row + r] > 0;
-    float* out = a.out + static_cast<size_t>(row + r) * static_cast<size_t>(a.head_dim);
-    for (int d = 0; d < a.head_dim; d += kLanes) {
-      const int count = a.head_dim - d < kLanes ? a.head_dim - d : kLanes;
-      // + 0 clears the sign of a zero, which could tell how many masked keys were passed over.
-      const V y = any ? v_add(v_load(scratch.out + static_cast<size_t>(r) * dims + d), v_zero()) : v_zero();
-      v_store_n(out + d, y, count);
-    }
-  }
-}
-
-template <class T>
-void attention_span(const AttentionSpanArgs* args) {
-  const AttentionScratch scratch = attention_scratch(args->scratch);
-  for (int row = 0; row < args->m; row += kRowTile) {
-    attention_tile<T>(*args, row, static_cast<int>(tile_rows(args->m, row)), scratch);
   }
 }
 

@@ -1,6 +1,7 @@
 // Fills a tier's table. The tier defines Bf16 (its product type for BF16 weights) and FmaF32 serves FP32 ones.
 
 #include "kernels/generic/coded.inl"
+#include "kernels/generic/attention_kv.inl"
 
 void pack_x_bf16(const float* x, size_t ldx, int m, int k, int row_begin, int row_end, void* packed) {
   pack_x<Bf16>(x, ldx, m, k, row_begin, row_end, true, packed);
@@ -22,8 +23,7 @@ constexpr KernelTable kTable = {
     gemm_f32_wide,
     {gemm_coded<Fp8>, gemm_coded<Fp8Block>, gemm_coded<Nvfp4>, gemm_coded<Mxfp4>, gemm_coded<Mxfp8>},
     attention_scratch_bytes,
-    attention_span<Bf16>,
-    attention_span<FmaF32>,
+    attention_span,
     attention_merge,
     gdn,
     conv_silu,
