@@ -12,6 +12,7 @@
 #include "kernels/dispatch.h"
 #include "model/activations.h"
 #include "platform/host_limits.h"
+#include "platform/process_memory.h"
 
 namespace sterling::cli {
 namespace {
@@ -108,11 +109,15 @@ Expected<Runtime> load_runtime(const RuntimeOptions& options) {
   if (!kernels) return kernels.error();
   runtime.kernels = *kernels;
   runtime.backend = backend::make_cpu_backend({options.compute, runtime.kernels, runtime.pool.get()});
+  const auto plan = model::plan_weights(*runtime.checkpoint, *backend::cpu_weight_sizes(options.compute));
+  if (!plan) return plan.error();
+  runtime.weight_plan = *plan;
   ProgressBar bar("loading weights");
   auto model = model::Model::load(*runtime.checkpoint, *runtime.backend,
                                   [&bar](std::int64_t done, std::int64_t total) { bar.update(done, total); });
   if (!model) return model.error();
   runtime.model = std::move(*model);
+  if (const auto memory = platform::read_process_memory()) runtime.peak_resident_loading = memory->peak_resident;
   return runtime;
 }
 

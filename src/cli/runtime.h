@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "formats/checkpoint.h"
 #include "kernels/contract.h"
 #include "model/model.h"
+#include "model/weight_plan.h"
 #include "platform/thread_pool.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -33,6 +35,8 @@ struct Runtime {
   const kernels::KernelTable* kernels = nullptr;
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<model::Model> model;
+  model::WeightPlan weight_plan;           // told before loading
+  std::int64_t peak_resident_loading = 0;  // measured after it; 0: the kernel doesn't say
 };
 
 // Everything up to loaded weights; the caller configures pools. A progress bar shows where stderr is a terminal.
