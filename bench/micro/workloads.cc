@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -55,6 +56,45 @@ std::size_t panel_bytes(Weights type, int k) {
   }
 }
 
+// E4M3 code nearest to a value in ±448, halves away from zero.
+std::uint8_t e4m3_code(float value) {
+  const float magnitude = std::fabs(value);
+  const int exponent = magnitude < 0x1p-6F ? -6 : std::ilogb(magnitude);
+  const auto eighths =
+      static_cast<int>(std::ldexp(magnitude, 3 - exponent) + 0.5F);  // 16 of them carry into the exponent
+  const int code = exponent == -6 && eighths < 8 ? eighths : (exponent + 7) * 8 + eighths - 8;
+  return static_cast<std::uint8_t>(std::min(code, 0x7e) | (value < 0.0F ? 0x80 : 0));
+}
+
+// Bytes as a checkpoint has them. E4M3: a normal distribution whose largest magnitude, 448, is 25 deviations with one scale for a tensor and four with
+// a scale per group: decoding branches on small codes, so how many there are matters. E2M1: uniform codes, positive scales.
+void fill_coded(platform::ThreadPool& pool, platform::AlignedBuffer& buffer, kernels::CodeFormat format, int k) {
+  std::vector<std::uint8_t> table(1 << 16);
+  std::uint64_t seed = 11;
+  const float deviation = 448.0F / (format == kernels::CodeFormat::kFp8 ? 25.0F : 4.0F);
+  for (std::uint8_t& code : table) {
+    float sum = 0.0F;  // of twelve: variance 1
+    for (int i = 0; i < 12; ++i) sum += small(seed);
+    code = kernels::is_four_bit(format) ? static_cast<std::uint8_t>(next(seed)) : e4m3_code(sum * deviation);
+  }
+  const std::size_t panel = kernels::panel_bytes_coded(format, k);
+  const auto row = static_cast<std::size_t>(k);
+  pool.parallel(buffer.size() / panel, [&](std::size_t index, std::size_t) {
+    std::uint64_t state = index + 1;
+    std::vector<std::uint8_t> bytes(2 * row * kLanes);
+    const std::uint8_t* codes[kLanes];
+    const std::byte* scales[kLanes];
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      std::uint8_t* const from = bytes.data() + lane * 2 * row;
+      for (std::size_t i = 0; i < row; ++i) from[i] = table[next(state) & 0xffffU];
+      for (std::size_t i = row; i < 2 * row; ++i) from[i] = static_cast<std::uint8_t>(0x30U + next(state) % 16);
+      codes[lane] = from;
+      scales[lane] = reinterpret_cast<const std::byte*>(from + row);
+    }
+    kernels::pack_panel_coded(format, codes, scales, kLanes, k, buffer.data() + index * panel);
+  });
+}
+
 }  // namespace
 
 const char* weights_name(Weights type) {
@@ -72,7 +112,7 @@ GemmWorkload::GemmWorkload(const kernels::KernelTable& table, platform::ThreadPo
   const std::size_t panels = static_cast<std::size_t>((n + kLanes - 1) / kLanes);
   layer_bytes_ = panels * panel_bytes(type, k);
   w_ = allocate(layer_bytes_ * static_cast<std::size_t>(layers));
-  fill_bf16(pool, w_);
+  type == Weights::kBf16 || type == Weights::kF32 ? fill_bf16(pool, w_) : fill_coded(pool, w_, code_format(type), k);
   std::vector<float> x(static_cast<std::size_t>(m) * static_cast<std::size_t>(k));
   std::uint64_t state = 7;
   for (float& v : x) v = small(state);
@@ -114,8 +154,7 @@ AttentionWorkload::AttentionWorkload(const kernels::KernelTable& table, platform
                                      int tokens, int m, int head_dim, kernels::KvCode code)
     : table_(table), pool_(pool), sequences_(sequences), tokens_(tokens), m_(m), head_dim_(head_dim), code_(code) {
   spans_ = (tokens + kernels::kSpanTokens - 1) / kernels::kSpanTokens;
-  const std::size_t tile =
-      kernels::k_tile_bytes(code_, head_dim) + kernels::v_tile_bytes(code_, head_dim);
+  const std::size_t tile = kernels::k_tile_bytes(code_, head_dim) + kernels::v_tile_bytes(code_, head_dim);
   kv_ = allocate(static_cast<std::size_t>(sequences) * static_cast<std::size_t>((tokens + 15) / 16) * tile);
   code_ == kernels::KvCode::kBf16 ? fill_bf16(pool, kv_) : fill_kv();
   std::vector<float> q(static_cast<std::size_t>(m) * static_cast<std::size_t>(head_dim));

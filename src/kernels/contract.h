@@ -55,7 +55,9 @@ constexpr int kLanes = 16;
 //   kMxfp8     E4M3   32     E8M0, one byte
 //
 // A panel is group after group: first the scales of its 16 lanes (kFp8: none), then its codes in blocks of 4 K pairs:
-//   E4M3: block[pair][lane][2] bytes, each code rotated left by one bit, so that its sign is last (decoding is shorter);  128 bytes
+//   E4M3: two lines of [lane] 32-bit words, little endian: in line j the low bytes of the 16-bit halves are pair 2j, the high bytes pair
+//         2j + 1; the low half is the even element;  128 bytes. Behind the last group, padded to 64 bytes: a bit per line, lowest first,
+//         set if a code of the line has exponent 0; the others decode by shifting alone
 //   E2M1: block[lane] 32-bit words, little endian: bits 4i … 4i + 3 the even element of pair i, bits 16 + 4i … the odd one;  64 bytes
 // The last group may be short; its last block is filled up with codes of zero, over which nothing is summed.
 enum class CodeFormat { kFp8, kFp8Block, kNvfp4, kMxfp4, kMxfp8 };

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kLaneCount = kLanes;
 constexpr std::size_t kBlockElements = 8;  // 4 K pairs
+constexpr std::size_t kBlockLines = 2;     // of E4M3 codes
 
 std::size_t block_bytes(CodeFormat format) {
   return kBlockElements * kLaneCount / (is_four_bit(format) ? 2 : 1);
@@ -34,13 +35,18 @@ struct Layout {
 
 // Element i of a lane within its block: byte of an E4M3 code; byte and bit of an E2M1 code.
 constexpr std::size_t e4m3_byte(std::size_t i, std::size_t lane) {
-  return (i % kBlockElements / 2 * kLaneCount + lane) * 2 + i % 2;
+  return (i % kBlockElements / 4 * kLaneCount + lane) * 4 + i % 2 * 2 + i % 4 / 2;
 }
-constexpr std::uint8_t rotate_left(std::uint8_t code) {
-  return static_cast<std::uint8_t>(code << 1 | code >> 7);
+// Where the bits of the lines stand in a panel, and how many bytes they take.
+std::size_t flags_at(CodeFormat format, std::size_t columns) {
+  const auto group = static_cast<std::size_t>(code_group(format));
+  const std::size_t groups = group == 0 ? 0 : (columns + group - 1) / group;
+  return groups * kLaneCount * code_scale_bytes(format) +
+         (columns + kBlockElements - 1) / kBlockElements * block_bytes(format);
 }
-constexpr std::uint8_t rotate_right(std::uint8_t code) {
-  return static_cast<std::uint8_t>(code >> 1 | code << 7);
+std::size_t flag_bytes(CodeFormat format, std::size_t columns) {
+  const std::size_t lines = (columns + kBlockElements - 1) / kBlockElements * kBlockLines;
+  return is_four_bit(format) ? 0 : (lines + 511) / 512 * 64;
 }
 constexpr std::size_t e2m1_bit(std::size_t i) {
   return i % kBlockElements / 2 * 4 + i % 2 * 16;
@@ -75,10 +81,7 @@ bool is_four_bit(CodeFormat format) {
 
 std::size_t panel_bytes_coded(CodeFormat format, std::int64_t k) {
   const auto columns = static_cast<std::size_t>(k);
-  const auto group = static_cast<std::size_t>(code_group(format));
-  const std::size_t groups = group == 0 ? 0 : (columns + group - 1) / group;
-  return groups * kLaneCount * code_scale_bytes(format) +
-         (columns + kBlockElements - 1) / kBlockElements * block_bytes(format);
+  return flags_at(format, columns) + flag_bytes(format, columns);
 }
 
 void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const std::byte* const* scales,
@@ -88,6 +91,7 @@ void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const
   auto* const target = static_cast<std::uint8_t*>(panel);
   std::memset(target, 0, panel_bytes_coded(format, k));
   const bool four_bit = is_four_bit(format);
+  std::uint8_t* const flags = target + flags_at(format, columns);
   for (std::size_t lane = 0; lane < static_cast<std::size_t>(row_count); ++lane) {
     if (layout.scale_bytes != 0) {
       for (std::size_t g = 0; g * layout.group < columns; ++g) {
@@ -103,7 +107,9 @@ void pack_panel_coded(CodeFormat format, const std::uint8_t* const* codes, const
           const unsigned code = row[i / 2] >> (i % 2 * 4) & 15u;
           block[e2m1_byte(i, lane)] = static_cast<std::uint8_t>(block[e2m1_byte(i, lane)] | code << e2m1_shift(i));
         } else {
-          block[e4m3_byte(i, lane)] = rotate_left(row[i]);
+          block[e4m3_byte(i, lane)] = row[i];
+          const std::size_t index = i / (kBlockElements / kBlockLines);
+          if ((row[i] & 0x78U) == 0) flags[index / 8] = static_cast<std::uint8_t>(flags[index / 8] | 1U << index % 8);
         }
       }
     }
@@ -131,7 +137,7 @@ void unpack_panel_row_coded(CodeFormat format, const void* panel, int lane_index
         codes[i / 2] = static_cast<std::uint8_t>(codes[i / 2] | code << 4);
       }
     } else {
-      codes[i] = rotate_right(block[e4m3_byte(i, lane)]);
+      codes[i] = block[e4m3_byte(i, lane)];
     }
   }
 }

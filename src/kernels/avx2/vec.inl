@@ -62,25 +62,51 @@ inline B b_load_bytes(const void* p) {
   const __m128i bytes = _mm_loadu_si128(q);
   return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
 }
-inline __m256i bf16_of_e4m3(__m128i bytes) {
-  // Values of the codes with exponent 0, by mantissa.
+// The BF16 values of E4M3 codes in the high bytes of 16-bit words (the low bytes may hold anything), if their exponents are not 0.
+inline __m256i bf16_of_high_e4m3(__m256i words) {
+  const __m256i shifted = _mm256_and_si256(_mm256_srai_epi16(words, 4), _mm256_set1_epi16(static_cast<int16_t>(0x87f0)));
+  return _mm256_add_epi16(shifted, _mm256_set1_epi16(120 << 7));
+}
+// Corrects those whose exponents are 0.
+inline __m256i correct_subnormal_e4m3(__m256i words, __m256i values) {
+  // By mantissa.
   const __m256i small = _mm256_broadcastsi128_si256(
       _mm_setr_epi16(0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60));
-  const __m256i codes = _mm256_cvtepu8_epi16(bytes);
-  // One multiplication shifts twice: exponent and mantissa go where BF16 has them, and the sign, which is last, to the top.
-  const __m256i shifted = _mm256_mullo_epi16(codes, _mm256_set1_epi16(static_cast<int16_t>(0x8008)));
-  const __m256i bits = _mm256_and_si256(shifted, _mm256_set1_epi16(0x07f0));
-  const __m256i normal = _mm256_add_epi16(bits, _mm256_set1_epi16(120 << 7));
   // Byte indices 2m and 2m + 1.
-  const __m256i twice = _mm256_and_si256(codes, _mm256_set1_epi16(14));
-  const __m256i index = _mm256_add_epi16(_mm256_mullo_epi16(twice, _mm256_set1_epi16(0x0101)), _mm256_set1_epi16(0x0100));
-  const __m256i subnormal = _mm256_cmpgt_epi16(_mm256_set1_epi16(0x0080), bits);
-  const __m256i magnitude = _mm256_blendv_epi8(normal, _mm256_shuffle_epi8(small, index), subnormal);
-  return _mm256_or_si256(magnitude, _mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0x8000))));
+  const __m256i twice = _mm256_and_si256(_mm256_srli_epi16(words, 7), _mm256_set1_epi16(14));
+  const __m256i index = _mm256_add_epi16(_mm256_or_si256(twice, _mm256_slli_epi16(twice, 8)), _mm256_set1_epi16(0x0100));
+  const __m256i signs = _mm256_and_si256(words, _mm256_set1_epi16(static_cast<int16_t>(0x8000)));
+  const __m256i subnormal = _mm256_cmpeq_epi16(_mm256_and_si256(words, _mm256_set1_epi16(0x7800)), _mm256_setzero_si256());
+  return _mm256_blendv_epi8(values, _mm256_or_si256(_mm256_shuffle_epi8(small, index), signs), subnormal);
 }
-inline B b_load_e4m3_pair(const void* p) {
-  const auto* q = static_cast<const __m128i_u*>(p);
-  return {bf16_of_e4m3(_mm_loadu_si128(q)), bf16_of_e4m3(_mm_loadu_si128(q + 1))};
+template <bool kSome>
+inline void b_load_e4m3_pairs(const void* p, B* first, B* second) {
+  const B high = b_load(p);
+  const B low = {_mm256_slli_epi16(high.low, 8), _mm256_slli_epi16(high.high, 8)};
+  *first = {bf16_of_high_e4m3(low.low), bf16_of_high_e4m3(low.high)};
+  *second = {bf16_of_high_e4m3(high.low), bf16_of_high_e4m3(high.high)};
+  if constexpr (kSome) {
+    *first = {correct_subnormal_e4m3(low.low, first->low), correct_subnormal_e4m3(low.high, first->high)};
+    *second = {correct_subnormal_e4m3(high.low, second->low), correct_subnormal_e4m3(high.high, second->high)};
+  }
+}
+inline V v_load_e4m3(const void* p) {
+  const __m128i codes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+  const __m256i low = _mm256_cvtepu8_epi32(codes);
+  const __m256i high = _mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8));
+  const __m256i bias = _mm256_set1_epi32(120 << 23);
+  V values = {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(low, 20), bias)),
+              _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(high, 20), bias))};
+  // A sign, or an exponent of 0: neither is common among scales.
+  const __m128i small = _mm_cmpeq_epi8(_mm_and_si128(codes, _mm_set1_epi8(0x78)), _mm_setzero_si128());
+  if (__builtin_expect(_mm_movemask_epi8(_mm_or_si128(small, codes)) != 0, 0)) {
+    const __m128i zero = _mm_setzero_si128();
+    const __m256i words = _mm256_set_m128i(_mm_unpackhi_epi8(zero, codes), _mm_unpacklo_epi8(zero, codes));
+    const __m256i halves = correct_subnormal_e4m3(words, bf16_of_high_e4m3(words));
+    values = {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_castsi256_si128(halves)), 16)),
+              _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm256_extracti128_si256(halves, 1)), 16))};
+  }
+  return values;
 }
 // Codes in the low halves of the bytes of each 16-bit word: the value of the first byte's code, and of the second's.
 inline void bf16_of_e2m1(__m256i codes, __m256i* first, __m256i* second) {

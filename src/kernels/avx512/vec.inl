@@ -39,19 +39,34 @@ inline void prefetch(const void* p) {
 inline B b_load_bytes(const void* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
 }
-// Of the codes with exponent 0, by code: three bits of mantissa and, last, the sign.
-alignas(64) constexpr uint16_t kBf16OfSubnormalE4m3[32] = {0,      0x8000, 0x3b00, 0xbb00, 0x3b80, 0xbb80, 0x3bc0, 0xbbc0,
-                                                           0x3c00, 0xbc00, 0x3c20, 0xbc20, 0x3c40, 0xbc40, 0x3c60, 0xbc60};
-inline B b_load_e4m3_pair(const void* p) {
-  const __m512i codes = _mm512_cvtepu8_epi16(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-  // One multiplication shifts twice: exponent and mantissa go where BF16 has them, and the sign to the top.
-  // Written as an instruction, because compilers take a product with a known constant apart into more shifts than it saves.
-  __m512i shifted;
-  asm("vpmullw %2, %1, %0" : "=v"(shifted) : "v"(codes), "v"(_mm512_set1_epi16(static_cast<int16_t>(0x8008))));
-  const __m512i normal = _mm512_add_epi16(_mm512_and_si512(shifted, _mm512_set1_epi16(static_cast<int16_t>(0x87f0))), _mm512_set1_epi16(120 << 7));
-  // Exponent 0: the code's low five bits are an index.
-  const __mmask32 subnormal = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0xf0));
-  return _mm512_mask_permutexvar_epi16(normal, subnormal, codes, _mm512_load_si512(kBf16OfSubnormalE4m3));
+// Magnitudes of the codes with exponent 0, which shifting does not decode. The fifth bit of an index is an exponent bit and so 0.
+alignas(64) constexpr uint16_t kBf16OfSubnormalE4m3[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
+// The BF16 values of E4M3 codes in the high bytes of 16-bit words (the low bytes may hold anything), if their exponents are not 0.
+inline __m512i bf16_of_high_e4m3(__m512i words) {
+  const __m512i shifted = _mm512_and_si512(_mm512_srai_epi16(words, 4), _mm512_set1_epi16(static_cast<int16_t>(0x87f0)));
+  return _mm512_add_epi16(shifted, _mm512_set1_epi16(120 << 7));
+}
+inline __m512i correct_subnormal_e4m3(__m512i words, __m512i values) {
+  const __mmask32 subnormal = _mm512_testn_epi16_mask(words, _mm512_set1_epi16(0x7800));
+  const __m512i magnitude = _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 8), _mm512_load_si512(kBf16OfSubnormalE4m3));
+  return _mm512_mask_mov_epi16(values, subnormal, _mm512_or_si512(magnitude, _mm512_and_si512(words, _mm512_set1_epi16(static_cast<int16_t>(0x8000)))));
+}
+template <bool kSome>
+inline void b_load_e4m3_pairs(const void* p, B* first, B* second) {
+  const __m512i high = _mm512_loadu_si512(p);
+  const __m512i low = _mm512_slli_epi16(high, 8);
+  *first = bf16_of_high_e4m3(low);
+  *second = bf16_of_high_e4m3(high);
+  if constexpr (kSome) {
+    *first = correct_subnormal_e4m3(low, *first);
+    *second = correct_subnormal_e4m3(high, *second);
+  }
+}
+// Through FP16, whose conversion takes subnormals whatever MXCSR says: the code's bits there are 2^-8 of its value.
+inline V v_load_e4m3(const void* p) {
+  const __m256i high = _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128(static_cast<const __m128i*>(p))), 8);
+  const __m256i halves = _mm256_and_si256(_mm256_srai_epi16(high, 1), _mm256_set1_epi16(static_cast<int16_t>(0xbf80)));
+  return _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(0x1p8F));
 }
 // Twice, so that the fifth bit of an index, which belongs to the next code, needs no masking.
 alignas(64) constexpr uint16_t kBf16OfE2m1[32] = {

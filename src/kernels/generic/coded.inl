@@ -6,16 +6,28 @@
 
 constexpr size_t kBlockPairs = 4;  // K pairs of a block of codes
 
+// kFlags: a panel has a bit per line that tells whether a code of it may have exponent 0. Without, decoding is shorter. Of the weights of
+// language models one line in ten to a hundred has such a code, so a branch is cheaper than what it saves; and the integer units read the
+// bits ahead of the codes, so that a branch foreseen wrongly is noticed while the vector units still have work.
 struct E4m3Codes {
   static constexpr size_t kBlockBytes = 128;
-  static void decode(const char* block, B (&pairs)[kBlockPairs]) {
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kBlockPairs; ++i) pairs[i] = b_load_e4m3_pair(block + 32 * i);
+  static constexpr size_t kLines = 2;
+  static constexpr bool kFlags = true;
+  static inline __attribute__((always_inline)) void decode_line(const char* line, bool some, B (&pairs)[2]) {
+    if (__builtin_expect(some, 0)) {
+      b_load_e4m3_pairs<true>(line, &pairs[0], &pairs[1]);
+    } else {
+      b_load_e4m3_pairs<false>(line, &pairs[0], &pairs[1]);
+    }
   }
 };
 struct E2m1Codes {
   static constexpr size_t kBlockBytes = 64;
-  static void decode(const char* block, B (&pairs)[kBlockPairs]) { b_e2m1_pairs(b_load(block), pairs); }
+  static constexpr size_t kLines = 1;
+  static constexpr bool kFlags = false;
+  static inline __attribute__((always_inline)) void decode_line(const char* line, bool, B (&pairs)[kBlockPairs]) {
+    b_e2m1_pairs(b_load(line), pairs);
+  }
 };
 
 struct NoScale {
@@ -28,14 +40,7 @@ struct F32Scale {
 };
 struct E4m3Scale {
   static constexpr size_t kScaleBytes = kLanes;
-  static V scale(const char* p) {
-    const B code = b_load_bytes(p);
-    const B bits = b_and(code, b_set(0x7f));
-    const V normal = v_from_bits(b_add(b_shift_left<20>(bits), b_set(120u << 23)));
-    // Exponent 0: multiples of 2^-9. Made from the integer, because the bits would be a subnormal on the way.
-    const V magnitude = v_select(v_less(normal, v_set(0x1p-6f)), v_mul(v_from_int(bits), v_set(0x1p-9f)), normal);
-    return v_from_bits(b_or(v_bits(magnitude), b_and(b_shift_left<24>(code), b_set(0x80000000u))));
-  }
+  static V scale(const char* p) { return v_load_e4m3(p); }
 };
 struct E8m0Scale {
   static constexpr size_t kScaleBytes = kLanes;
@@ -54,6 +59,10 @@ using Nvfp4 = Coded<E2m1Codes, E4m3Scale, 8>;
 using Mxfp4 = Coded<E2m1Codes, E8m0Scale, 16>;
 using Mxfp8 = Coded<E4m3Codes, E8m0Scale, 16>;
 
+inline bool flag_of(const char* flags, size_t line) {
+  return (static_cast<unsigned char>(flags[line / 8]) >> (line % 8) & 1u) != 0;
+}
+
 // Bytes of a panel in front of K pair `pair`, the start of a block; of a group, if F has groups and it starts one.
 template <class F>
 size_t coded_offset(size_t pair) {
@@ -61,42 +70,67 @@ size_t coded_offset(size_t pair) {
   if constexpr (F::kGrouped) groups = (pair + F::kGroupPairs - 1) / F::kGroupPairs;
   return groups * F::kScaleBytes + (pair + kBlockPairs - 1) / kBlockPairs * F::kBlockBytes;
 }
+template <class F>
+size_t coded_panel_bytes(size_t pairs) {
+  const size_t lines = (pairs + kBlockPairs - 1) / kBlockPairs * F::kLines;
+  return coded_offset<F>(pairs) + (F::kFlags ? (lines + 511) / 512 * 64 : 0);
+}
 
 // ---- a few rows ----------------------------------------------------------------------------------------------------------
 
-// The chain over `count` pairs, which start a block. Moves x and w on.
+// Where R rows x N panels are along K.
+template <int N>
+struct CodedPlace {
+  const typename Bf16::X* x;
+  const char* w[N];
+  const char* flags[N];
+  size_t line;
+};
+
 template <class F, int R, int N>
-inline __attribute__((always_inline)) void coded_chain(const typename Bf16::X*& x, const char* (&w)[N], size_t count, V (&acc)[R][N]) {
-  size_t at = 0;
-  for (; at + kBlockPairs <= count; at += kBlockPairs) {
+inline __attribute__((always_inline)) void coded_block(CodedPlace<N>& at, V (&acc)[R][N]) {
+#pragma GCC unroll 4
+  for (size_t line = 0; line < F::kLines; ++line) {
+    constexpr size_t kPairs = kBlockPairs / F::kLines;
+    B pairs[N][kPairs];
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
-      B pairs[kBlockPairs];
-      F::decode(w[n], pairs);
-      w[n] += F::kBlockBytes;
+      F::decode_line(at.w[n], F::kFlags && flag_of(at.flags[n], at.line), pairs[n]);
+      at.w[n] += 64;
+    }
+    ++at.line;
+    // Step by step through all panels: neighbours in the instruction stream do not wait for each other.
 #pragma GCC unroll 4
-      for (size_t i = 0; i < kBlockPairs; ++i) {
+    for (size_t i = 0; i < kPairs; ++i) {
 #pragma GCC unroll 2
-        for (int step = 0; step < Bf16::kSteps; ++step) {
-          const typename Bf16::W weights = Bf16::from_pair(pairs[i], step);
+      for (int step = 0; step < Bf16::kSteps; ++step) {
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) {
+          const typename Bf16::W weights = Bf16::from_pair(pairs[n][i], step);
 #pragma GCC unroll 4
           for (int r = 0; r < R; ++r) {
-            acc[r][n] = Bf16::multiply_add(Bf16::broadcast(x + (i * Bf16::kSteps + static_cast<size_t>(step)) * R + r), weights, acc[r][n]);
+            acc[r][n] = Bf16::multiply_add(Bf16::broadcast(at.x + (i * Bf16::kSteps + static_cast<size_t>(step)) * R + r), weights, acc[r][n]);
           }
         }
       }
     }
-    x += kBlockPairs * Bf16::kSteps * R;
+    at.x += kPairs * Bf16::kSteps * R;
   }
-  if (at == count) return;
+}
+
+// The chain over `count` pairs, which start a block. Moves on.
+template <class F, int R, int N>
+inline __attribute__((always_inline)) void coded_chain(CodedPlace<N>& at, size_t count, V (&acc)[R][N]) {
+  for (; count >= kBlockPairs; count -= kBlockPairs) coded_block<F, R, N>(at, acc);
+  if (count == 0) return;
   for (int n = 0; n < N; ++n) {
-    B pairs[kBlockPairs];
-    F::decode(w[n], pairs);
-    for (size_t i = 0; i < count - at; ++i) {
+    B pairs[F::kLines][kBlockPairs / F::kLines];
+    for (size_t line = 0; line < F::kLines; ++line) F::decode_line(at.w[n] + 64 * line, true, pairs[line]);
+    for (size_t i = 0; i < count; ++i) {
       for (int step = 0; step < Bf16::kSteps; ++step) {
         for (int r = 0; r < R; ++r) {
-          acc[r][n] = Bf16::multiply_add(Bf16::broadcast(x + (i * Bf16::kSteps + static_cast<size_t>(step)) * R + r),
-                                         Bf16::from_pair(pairs[i], step), acc[r][n]);
+          acc[r][n] = Bf16::multiply_add(Bf16::broadcast(at.x + (i * Bf16::kSteps + static_cast<size_t>(step)) * R + r),
+                                         Bf16::from_pair(pairs[i * F::kLines / kBlockPairs][i % (kBlockPairs / F::kLines)], step), acc[r][n]);
         }
       }
     }
@@ -104,17 +138,17 @@ inline __attribute__((always_inline)) void coded_chain(const typename Bf16::X*& 
 }
 
 template <class F, int R, int N>
-inline __attribute__((always_inline)) void coded_group(const typename Bf16::X*& x, const char* (&w)[N], size_t count, V (&total)[R][N]) {
+inline __attribute__((always_inline)) void coded_group(CodedPlace<N>& at, size_t count, V (&total)[R][N]) {
   const char* scales[N];
   V part[R][N];
 #pragma GCC unroll 8
   for (int n = 0; n < N; ++n) {
-    scales[n] = w[n];
-    w[n] += F::kScaleBytes;
+    scales[n] = at.w[n];
+    at.w[n] += F::kScaleBytes;
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) part[r][n] = v_zero();
   }
-  coded_chain<F, R, N>(x, w, count, part);
+  coded_chain<F, R, N>(at, count, part);
 #pragma GCC unroll 8
   for (int n = 0; n < N; ++n) {
     const V scale = F::scale(scales[n]);
@@ -126,21 +160,23 @@ inline __attribute__((always_inline)) void coded_group(const typename Bf16::X*& 
 // All of K of R rows x N panels of panel_bytes each.
 template <class F, int R, int N>
 void coded_multiply(const void* packed, const char* panels, size_t panel_bytes, size_t pairs, float* out) {
-  const auto* x = static_cast<const typename Bf16::X*>(packed);
-  const char* w[N];
+  CodedPlace<N> at;
+  at.x = static_cast<const typename Bf16::X*>(packed);
+  at.line = 0;
   V total[R][N];
 #pragma GCC unroll 8
   for (int n = 0; n < N; ++n) {
-    w[n] = panels + static_cast<size_t>(n) * panel_bytes;
+    at.w[n] = panels + static_cast<size_t>(n) * panel_bytes;
+    at.flags[n] = at.w[n] + coded_offset<F>(pairs);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) total[r][n] = v_zero();
   }
   if constexpr (F::kGrouped) {
     size_t left = pairs;
-    for (; left >= F::kGroupPairs; left -= F::kGroupPairs) coded_group<F, R, N>(x, w, F::kGroupPairs, total);
-    if (left > 0) coded_group<F, R, N>(x, w, left, total);
+    for (; left >= F::kGroupPairs; left -= F::kGroupPairs) coded_group<F, R, N>(at, F::kGroupPairs, total);
+    if (left > 0) coded_group<F, R, N>(at, left, total);
   } else {
-    coded_chain<F, R, N>(x, w, pairs, total);
+    coded_chain<F, R, N>(at, pairs, total);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
@@ -173,7 +209,7 @@ CodedMultiplyFn pick_coded(int rows, int panels, int* width) {
 template <class F>
 void gemm_coded_direct(const GemmArgs& a) {
   const size_t pairs = pairs_of(a.k);
-  const size_t panel_bytes = coded_offset<F>(pairs);
+  const size_t panel_bytes = coded_panel_bytes<F>(pairs);
   const auto rows = static_cast<size_t>(a.row_end - a.row_begin);
   const auto* x = static_cast<const typename Bf16::X*>(a.x) + static_cast<size_t>(a.row_begin) * pairs * Bf16::kSteps;
   alignas(64) float sums[static_cast<size_t>(kDirectRows) * kPartialLd];
@@ -210,9 +246,9 @@ constexpr size_t kScratchPanelBytes = kCutPairs * 64 + kCutPairs / 8 * 64 + 3 * 
 
 constexpr int kScratchPanels = 4;
 
-// Decodes `count` pairs of a panel, which start a group, or a block where there are no groups. Asks for the codes of the next cut.
+// Decodes `count` pairs of a panel from line `line` on, which starts a group or a block. Asks for the codes of the next cut.
 template <class F>
-void decode_panel(const char* w, size_t count, char* out) {
+void decode_panel(const char* w, const char* flags, size_t line, size_t count, char* out) {
   const size_t ahead = coded_offset<F>(count);
   while (count > 0) {
     size_t group = count;
@@ -223,13 +259,17 @@ void decode_panel(const char* w, size_t count, char* out) {
       out += kLanes * sizeof(float);
     }
     for (size_t at = 0; at < group; at += kBlockPairs) {
-      B pairs[kBlockPairs];
-      F::decode(w, pairs);
-      for (size_t line = 0; line < F::kBlockBytes; line += 64) prefetch(w + ahead + line);
-      w += F::kBlockBytes;
-      for (const B& pair : pairs) {
-        b_store(out, pair);
-        out += 64;
+#pragma GCC unroll 2
+      for (size_t i = 0; i < F::kLines; ++i) {
+        B pairs[kBlockPairs / F::kLines];
+        F::decode_line(w, F::kFlags && flag_of(flags, line), pairs);
+        ++line;
+        prefetch(w + ahead);
+        w += 64;
+        for (const B& pair : pairs) {
+          b_store(out, pair);
+          out += 64;
+        }
       }
     }
     count -= group;
@@ -241,7 +281,7 @@ void gemm_coded_block(const GemmArgs& a, int chunk, int chunk_panels, int block,
   using T = typename DecodedOf<F::kGroupPairs>::T;
   constexpr size_t kUnit = F::kGrouped ? F::kGroupPairs : kBlockPairs;
   const size_t pairs = pairs_of(a.k);
-  const size_t panel_bytes = coded_offset<F>(pairs);
+  const size_t panel_bytes = coded_panel_bytes<F>(pairs);
   const size_t cuts = pairs == 0 ? 1 : (pairs + kCutPairs - 1) / kCutPairs;
   const size_t cut_pairs = ((pairs + cuts - 1) / cuts + kUnit - 1) / kUnit * kUnit;
   for (size_t cut = 0; cut < cuts; ++cut) {
@@ -250,7 +290,8 @@ void gemm_coded_block(const GemmArgs& a, int chunk, int chunk_panels, int block,
     const char* panels[kChunkPanels];
     for (int n = 0; n < chunk_panels; ++n) {
       char* const decoded = scratch + static_cast<size_t>(n) * kScratchPanelBytes;
-      decode_panel<F>(static_cast<const char*>(a.w) + static_cast<size_t>(chunk + n) * panel_bytes + coded_offset<F>(first), count, decoded);
+      const char* const panel = static_cast<const char*>(a.w) + static_cast<size_t>(chunk + n) * panel_bytes;
+      decode_panel<F>(panel + coded_offset<F>(first), panel + coded_offset<F>(pairs), first / kBlockPairs * F::kLines, count, decoded);
       panels[n] = decoded;
     }
     for (int row = block; row < block_end; row += kRowTile) {

@@ -55,21 +55,32 @@ inline B b_load_bytes(const void* p) {
   STERLING_EACH_LANE = static_cast<const uint8_t*>(p)[j];
   return r;
 }
-// The BF16 bits of an E4M3 code with its sign last, exact for subnormal codes too. (The two NaN codes never arrive; they would read as ±480.)
+// The BF16 bits of an E4M3 code, exact for subnormal codes too. (The two NaN codes never arrive; they would read as ±480.)
 inline uint32_t bf16_of_e4m3(uint32_t code) {
   constexpr uint16_t kSubnormal[8] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60};
-  const uint32_t magnitude = code >> 1;
-  return (code & 1u) << 15 | (magnitude < 8 ? kSubnormal[magnitude] : (magnitude << 4) + (120u << 7));
+  const uint32_t magnitude = code & 0x7fu;
+  return (code & 0x80u) << 8 | (magnitude < 8 ? kSubnormal[magnitude] : (magnitude << 4) + (120u << 7));
 }
 inline uint32_t bf16_of_e2m1(uint32_t code) {
   constexpr uint16_t kMagnitude[8] = {0, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0};
   return (code & 8u) << 12 | kMagnitude[code & 7u];
 }
-// A pair of E4M3 codes per lane (32 bytes) as a pair of BF16 values, the even element in the low half.
-inline B b_load_e4m3_pair(const void* p) {
+// A line of E4M3 codes (contract.h) as its two BF16 pairs, the even element in the low half.
+// kSome: some may have exponent 0. (Here that makes no difference.)
+template <bool kSome>
+inline void b_load_e4m3_pairs(const void* p, B* first, B* second) {
   const auto* codes = static_cast<const uint8_t*>(p);
-  B r;
-  STERLING_EACH_LANE = bf16_of_e4m3(codes[2 * j]) | bf16_of_e4m3(codes[2 * j + 1]) << 16;
+  for (int j = 0; j < 16; ++j) {
+    first->lane[j] = bf16_of_e4m3(codes[4 * j]) | bf16_of_e4m3(codes[4 * j + 2]) << 16;
+    second->lane[j] = bf16_of_e4m3(codes[4 * j + 1]) | bf16_of_e4m3(codes[4 * j + 3]) << 16;
+  }
+}
+// 16 E4M3 codes, one per lane, in FP32.
+inline V v_load_e4m3(const void* p) {
+  B bits;
+  for (int j = 0; j < 16; ++j) bits.lane[j] = bf16_of_e4m3(static_cast<const uint8_t*>(p)[j]) << 16;
+  V r;
+  __builtin_memcpy(r.lane, bits.lane, sizeof r.lane);
   return r;
 }
 // A block of E2M1 codes (contract.h) as its four BF16 pairs.
