@@ -135,6 +135,9 @@ class Backend {
   virtual plan::KvFormat kv_format() const = 0;
   // Allocated for K and V.
   virtual std::int64_t kv_pool_bytes() const = 0;
+  // Allocated for recurrent state and convolution windows, and for activations and scratch.
+  virtual std::int64_t state_pool_bytes() const = 0;
+  virtual std::int64_t workspace_bytes() const = 0;
   // May be asked from any thread.
   virtual KvCounters kv_counters(std::int32_t kv_layer, bool value) const = 0;
   virtual WeightFootprint weights() const = 0;

@@ -19,6 +19,7 @@
 #include "config/report.h"
 #include "config/resolver.h"
 #include "plan/capacity.h"
+#include "plan/engines/rules.h"
 #include "plan/hardware.h"
 #include "platform/host_limits.h"
 
@@ -325,7 +326,17 @@ Expected<Request> read_request(const config::Settings& settings, const PlanSubje
   RankWeights weights = rank_weights(subject, capacity.engine, capacity.tp);
   capacity.weights_bytes = weights.bytes;
   request.notes.push_back(std::move(weights.assumption));
-  request.notes.insert(request.notes.end(), subject.notes.begin(), subject.notes.end());
+  if (own && !capacity.workspace_bytes) {
+    const auto workspace = own_workspace(subject, capacity.max_num_seqs.value_or(plan::kDefaultMaxSequences));
+    if (!workspace) return workspace.error();
+    if (*workspace) {
+      capacity.workspace_bytes = (**workspace + capacity.tp - 1) / capacity.tp;
+      request.notes.push_back(fmt::format("workspace of this machine's threads and kernels, 512 tokens a step{}",
+                                          capacity.tp > 1 ? "; ranks are of one process and share it" : ""));
+    } else {
+      request.notes.emplace_back("workspace is not known and counted as 0");
+    }
+  }
   return request;
 }
 

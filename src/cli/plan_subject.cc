@@ -1,12 +1,21 @@
 #include "cli/plan_subject.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "backend/cpu/cpu_backend.h"
+#include "cli/memory_ledger.h"
+#include "kernels/dispatch.h"
 #include "lab/cache_shape.h"
 #include "model/model.h"
+#include "model/weight_plan.h"
+#include "platform/host_limits.h"
 
 namespace sterling::cli {
 namespace {
+
+constexpr std::int64_t kDefaultBatchTokens = 512;  // max_num_batched_tokens of config/serve_settings.cc
 
 // Bytes of K and V projections among those of the attention group: by parameters, as all are stored in one format.
 std::int64_t kv_projection_bytes(const PlanSubject& subject, const lab::WeightGroup& group) {
@@ -39,6 +48,14 @@ PlanSubject read_plan_subject(const formats::Checkpoint& checkpoint) {
   subject.spec = std::move(examination.spec);
   subject.shape = subject.spec ? plan::cache_shape(*subject.spec)
                                : lab::read_cache_shape(checkpoint.config(), subject.inspection.dimensions);
+  constexpr backend::Compute kCompute = backend::Compute::kBf16;
+  if (!subject.spec || !subject.inspection.supported) return subject;
+  const auto plan = model::plan_weights(checkpoint, *backend::cpu_weight_sizes(kCompute, &subject.widths));
+  if (plan) {
+    subject.packed_bytes = plan->packed_bytes;
+  } else {
+    subject.widths = backend::input_widths(*subject.spec, kCompute);
+  }
   return subject;
 }
 
@@ -63,11 +80,27 @@ RankWeights rank_weights(const PlanSubject& subject, plan::Engine engine, std::i
   result.assumption = fmt::format("weights as the checkpoint stores them, without the MTP head{}{}",
                                   own ? " and the vision tower" : "", shared);
   result.bytes = bytes;
-  if (own && ranks == 1 && subject.packed_bytes) {
-    result.bytes = subject.packed_bytes;
-    result.assumption = "weights as this backend packs them, without the MTP head and the vision tower";
+  if (own && subject.packed_bytes) {
+    const std::int64_t text = subject.inspection.bytes->text;
+    const double ratio = text > 0 ? static_cast<double>(*subject.packed_bytes) / static_cast<double>(text) : 1.0;
+    result.bytes = ranks == 1 ? *subject.packed_bytes : static_cast<std::int64_t>(static_cast<double>(bytes) * ratio);
+    result.assumption = "weights as Sterling packs them, without the MTP head and the vision tower" + shared;
   }
   return result;
+}
+
+Expected<std::optional<std::int64_t>> own_workspace(const PlanSubject& subject, std::int64_t max_sequences) {
+  if (!subject.spec || !subject.inspection.supported) return std::optional<std::int64_t>();
+  const auto limits = platform::read_host_limits();
+  if (!limits) return limits.error();
+  const auto kernels = kernels::select("auto");
+  if (!kernels) return kernels.error();
+  backend::PoolOptions pools;
+  pools.max_batch_tokens = static_cast<std::int32_t>(std::max<std::int64_t>(kDefaultBatchTokens, max_sequences));
+  pools.max_sequence_tokens = subject.spec->max_position_embeddings;
+  pools.kv = plan::KvFormat{plan::KvType::kFp8E4m3, plan::KvType::kFp8E4m3};  // needs the most
+  return std::optional<std::int64_t>(
+      workspace_bytes(*subject.spec, pools, subject.widths, **kernels, limits->compute_threads));
 }
 
 }  // namespace sterling::cli

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "backend/cpu/workspace.h"
 #include "base/status.h"
 #include "formats/checkpoint.h"
 #include "lab/inspect.h"
@@ -19,7 +19,7 @@ struct PlanSubject {
   std::optional<ModelSpec> spec;  // families that run here
   plan::CacheShape shape;
   std::optional<std::int64_t> packed_bytes;  // the weights as Sterling holds them
-  std::vector<std::string> notes;
+  backend::InputWidths widths;               // what its workspace depends on
 };
 PlanSubject read_plan_subject(const formats::Checkpoint& checkpoint);
 
@@ -29,5 +29,8 @@ struct RankWeights {
   std::string assumption;
 };
 RankWeights rank_weights(const PlanSubject& subject, plan::Engine engine, std::int32_t ranks);
+
+// Sterling's workspace on this machine: as many threads and the kernels that `serve` would take. Empty: the model does not run here.
+Expected<std::optional<std::int64_t>> own_workspace(const PlanSubject& subject, std::int64_t max_sequences);
 
 }  // namespace sterling::cli

@@ -9,17 +9,15 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "cli/console.h"
+#include "cli/memory_ledger.h"
 #include "kernels/dispatch.h"
-#include "model/activations.h"
+#include "plan/engines/rules.h"
+#include "plan/memory.h"
 #include "platform/host_limits.h"
 #include "platform/process_memory.h"
 
 namespace sterling::cli {
 namespace {
-
-// Share of the memory that is still free after loading which an unasked-for KV pool may take.
-constexpr double kKvShare = 0.5;
-constexpr std::int64_t kMaxAutoTokens = std::int64_t{1} << 22;
 
 Expected<std::unique_ptr<platform::ThreadPool>> start_threads(const RuntimeOptions& options) {
   auto limits = platform::read_host_limits();
@@ -109,7 +107,8 @@ Expected<Runtime> load_runtime(const RuntimeOptions& options) {
   if (!kernels) return kernels.error();
   runtime.kernels = *kernels;
   runtime.backend = backend::make_cpu_backend({options.compute, runtime.kernels, runtime.pool.get()});
-  const auto plan = model::plan_weights(*runtime.checkpoint, *backend::cpu_weight_sizes(options.compute));
+  const auto plan =
+      model::plan_weights(*runtime.checkpoint, *backend::cpu_weight_sizes(options.compute, &runtime.input_widths));
   if (!plan) return plan.error();
   runtime.weight_plan = *plan;
   ProgressBar bar("loading weights");
@@ -130,10 +129,7 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
   pools.max_batch_slices = static_cast<std::int32_t>(options.max_num_seqs);
   pools.state_slots = spec.gdn ? pools.max_batch_slices : 0;
 
-  const std::int64_t state_bytes = plan::state_bytes_per_sequence(spec) * pools.state_slots;
-  const std::int64_t available = static_cast<std::int64_t>(limits->memory_available);
   const std::int64_t per_token = plan::kv_bytes_per_token(spec, runtime.backend->kv_format());
-  std::int64_t tokens = 0;
   const std::int64_t wanted_len = options.max_model_len ? static_cast<std::int64_t>(*options.max_model_len)
                                                         : std::int64_t{spec.max_position_embeddings};
   if (wanted_len > spec.max_position_embeddings) {
@@ -143,22 +139,23 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
                     wanted_len, spec.max_position_embeddings),
         "--max-model-len");
   }
-  if (per_token == 0) {
-    tokens = wanted_len * pools.max_batch_slices;  // nothing to store
-  } else if (options.kv_cache_memory) {
-    tokens = static_cast<std::int64_t>(*options.kv_cache_memory) / per_token;
-  } else {
-    const std::int64_t budget = static_cast<std::int64_t>(static_cast<double>(available - state_bytes) * kKvShare);
-    tokens =
-        std::min({std::max<std::int64_t>(budget, 0) / per_token, wanted_len * pools.max_batch_slices, kMaxAutoTokens});
-  }
-  const std::int64_t blocks = tokens / plan::kBlockTokens;
+  pools.max_sequence_tokens = static_cast<std::int32_t>(wanted_len);
+  plan::PoolWish wish;
+  wish.available = static_cast<std::int64_t>(limits->memory_available) -
+                   workspace_bytes(spec, pools, runtime.input_widths, *runtime.kernels, runtime.pool->threads());
+  if (options.kv_cache_memory) wish.kv_memory = static_cast<std::int64_t>(*options.kv_cache_memory);
+  wish.block_bytes =
+      plan::kv_block_layer_bytes(spec, runtime.backend->kv_format()) * spec.count(LayerKind::kFullAttention);
+  wish.state_bytes = plan::state_bytes_per_sequence(spec);
+  wish.sequences = pools.max_batch_slices;
+  wish.max_model_len = wanted_len;
+  const std::int64_t blocks = plan::size_pools(wish).kv_blocks;
   pools.kv_blocks = static_cast<std::int32_t>(std::min<std::int64_t>(blocks, INT32_MAX));
   const std::int64_t fitting = std::int64_t{pools.kv_blocks} * plan::kBlockTokens;
   if (fitting < plan::kBlockTokens) {
     return make_error(
         ErrorCode::kResourceExhausted,
-        fmt::format("the KV pool would hold {} tokens ({} per token); give it more with --kv-cache-memory", tokens,
+        fmt::format("the KV pool would hold {} tokens ({} per token); give it more with --kv-cache-memory", fitting,
                     format_bytes(per_token)),
         "--kv-cache-memory");
   }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cpu/workspace.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "formats/checkpoint.h"
@@ -36,6 +37,7 @@ struct Runtime {
   std::unique_ptr<backend::Backend> backend;
   std::unique_ptr<model::Model> model;
   model::WeightPlan weight_plan;           // told before loading
+  backend::InputWidths input_widths;       // likewise: what the workspace depends on
   std::int64_t peak_resident_loading = 0;  // measured after it; 0: the kernel doesn't say
 };
 

@@ -16,6 +16,7 @@
 
 #include "cli/console.h"
 #include "cli/hub_access.h"
+#include "cli/memory_ledger.h"
 #include "cli/runtime.h"
 #include "cli/serving_report.h"
 #include "cli/version.h"
@@ -187,6 +188,7 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (!pools) return pools.error();
   if (Status status = host->runtime.model->configure(*pools); !status) return status.error();
   log_model(host->runtime, *pools, log);
+  if (Status status = check_ledger(read_ledger(host->runtime, *pools), log); !status) return status.error();
   if (Status status = try_model(*host->runtime.model); !status) return status.error();
 
   serving::ServiceOptions service;

@@ -44,9 +44,10 @@ void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const 
       fmt::format("Loaded {}: {} layers, {} parameters, weights {} in memory; kernels {}", spec.architecture,
                   spec.layer_count(), weights.parameters, format_bytes(weights.bytes), runtime.backend->description()));
   log(LogLevel::kInfo,
-      fmt::format("Weight memory: planned {} bytes, packed {} bytes; loading planned at most {}, the process peaked at {}",
-                  runtime.weight_plan.packed_bytes, weights.bytes, format_bytes(runtime.weight_plan.peak_bytes()),
-                  runtime.peak_resident_loading > 0 ? format_bytes(runtime.peak_resident_loading) : "an unknown size"));
+      fmt::format(
+          "Weight memory: planned {} bytes, packed {} bytes; loading planned at most {}, the process peaked at {}",
+          runtime.weight_plan.packed_bytes, weights.bytes, format_bytes(runtime.weight_plan.peak_bytes()),
+          runtime.peak_resident_loading > 0 ? format_bytes(runtime.peak_resident_loading) : "an unknown size"));
   log_weights(runtime, log);
   for (const model::WeightBinder::Skipped& skipped : runtime.model->skipped()) {
     log(LogLevel::kInfo,

@@ -61,6 +61,12 @@ std::int64_t Activations::floats_per_token(const ModelSpec& spec) {
   return floats;
 }
 
+std::vector<std::int64_t> activation_columns(const ModelSpec& spec) {
+  std::vector<std::int64_t> columns = {spec.hidden_size};
+  for (const auto& [field, width] : widths(spec)) columns.push_back(width);
+  return columns;
+}
+
 backend::Matrix top(backend::Matrix buffer, std::int64_t rows) {
   return top(buffer, rows, buffer.cols);
 }

@@ -2,6 +2,9 @@
 // operations; where products round their input is in docs/numerics.md.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "backend/backend.h"
 #include "base/status.h"
 #include "spec/model_spec.h"
@@ -30,6 +33,9 @@ struct Activations {
   // Floats per token of all buffers, the backend's rows of expert activations included.
   static std::int64_t floats_per_token(const ModelSpec& spec);
 };
+
+// Columns of every buffer that a model allocates, these and the head's input: for plans.
+std::vector<std::int64_t> activation_columns(const ModelSpec& spec);
 
 // The first `rows` rows of a buffer.
 backend::Matrix top(backend::Matrix buffer, std::int64_t rows);

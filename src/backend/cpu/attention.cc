@@ -18,59 +18,32 @@ constexpr std::int64_t kSpanTokens = kernels::kSpanTokens;
 constexpr std::int64_t kTilesPerSpan = kernels::kSpanTokens / kernels::kTileTokens;
 static_assert(plan::kBlockTokens == kernels::kTileTokens, "a KV block is one tile");
 
-constexpr std::int64_t kTargetRows = 64;  // query rows of a prefill unit: one pass over K and V serves them all
-constexpr std::int64_t kPartialBytes = std::int64_t{8} << 20;  // partial results of a unit, per thread
-constexpr std::int64_t kSplitBytes = std::int64_t{16} << 20;   // partial results of all units in split mode
-
-std::size_t round_up_64(std::size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 std::int64_t spans_of(std::int64_t tokens) {
   return (tokens + kSpanTokens - 1) / kSpanTokens;
 }
 
 }  // namespace
 
-Status CpuBackend::configure_attention(const ModelSpec& spec) {
-  const AttentionSpec& attention = spec.attention;
-  if (spec.count(LayerKind::kFullAttention) == 0) return {};
-  const std::int64_t group = attention.heads / attention.kv_heads;
-  const std::int64_t spans = spans_of(pools_.max_sequence_tokens);
-  const std::int64_t row_floats = attention.head_dim + 2;
-  const std::int64_t fitting = kPartialBytes / (spans * row_floats * 4) / group * group;
-  const std::int64_t wanted = std::max<std::int64_t>(1, kTargetRows / group) * group;
-  const std::int64_t rows = std::clamp(fitting, group, wanted);
-  attention_rows_ = static_cast<std::int32_t>(rows);
-
-  const auto m = static_cast<int>(rows);
-  const bool coded = plan::kv_type_bytes(kv_format().k) == 1 || plan::kv_type_bytes(kv_format().v) == 1;
-  const std::size_t head_bytes = round_up_64(static_cast<std::size_t>(rows * attention.head_dim) * 4);
-  const std::size_t packed_bytes = round_up_64(std::max(kernels_.packed_x_bytes_bf16(m, attention.head_dim),
-                                                        kernels_.packed_x_bytes_f32(m, attention.head_dim)));
-  const std::size_t kernel_bytes = round_up_64(kernels_.attention_scratch_bytes(m, attention.head_dim, coded));
-  const std::size_t stat_bytes = round_up_64(static_cast<std::size_t>(spans * rows) * 4);
-  const std::size_t out_bytes = round_up_64(static_cast<std::size_t>(spans * rows * attention.head_dim) * 4);
-  const std::size_t per_thread = 2 * head_bytes + packed_bytes + kernel_bytes + 2 * stat_bytes + out_bytes;
-  auto memory = platform::AlignedBuffer::allocate(per_thread * pool_.threads(), "attention workspace");
+Status CpuBackend::configure_attention(const AttentionWorkspace& sizes) {
+  attention_rows_ = static_cast<std::int32_t>(sizes.rows);
+  auto memory = platform::AlignedBuffer::allocate(sizes.per_thread() * pool_.threads(), "attention workspace");
   if (!memory) return memory.error();
   attention_memory_ = std::move(*memory);
   attention_scratch_.resize(pool_.threads());
   for (std::size_t thread = 0; thread < pool_.threads(); ++thread) {
-    std::byte* at = attention_memory_.data() + thread * per_thread;
+    std::byte* at = attention_memory_.data() + thread * sizes.per_thread();
     const auto take = [&at](std::size_t bytes) { return std::exchange(at, at + bytes); };
     AttentionScratch& scratch = attention_scratch_[thread];
-    scratch.q = reinterpret_cast<float*>(take(head_bytes));
-    scratch.merged = reinterpret_cast<float*>(take(head_bytes));
-    scratch.packed_q = take(packed_bytes);
-    scratch.kernel = take(kernel_bytes);
-    scratch.partials.max = reinterpret_cast<float*>(take(stat_bytes));
-    scratch.partials.sum = reinterpret_cast<float*>(take(stat_bytes));
-    scratch.partials.out = reinterpret_cast<float*>(take(out_bytes));
+    scratch.q = reinterpret_cast<float*>(take(sizes.head));
+    scratch.merged = reinterpret_cast<float*>(take(sizes.head));
+    scratch.packed_q = take(sizes.packed);
+    scratch.kernel = take(sizes.kernel);
+    scratch.partials.max = reinterpret_cast<float*>(take(sizes.stat));
+    scratch.partials.sum = reinterpret_cast<float*>(take(sizes.stat));
+    scratch.partials.out = reinterpret_cast<float*>(take(sizes.partial));
   }
-  split_rows_ = kSplitBytes / (row_floats * 4);
-  auto split =
-      platform::AlignedBuffer::allocate(static_cast<std::size_t>(split_rows_ * row_floats) * 4, "attention workspace");
+  split_rows_ = sizes.split_rows;
+  auto split = platform::AlignedBuffer::allocate(sizes.split, "attention workspace");
   if (!split) return split.error();
   split_memory_ = std::move(*split);
   return {};

@@ -14,15 +14,12 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/pools.h"
+#include "backend/cpu/workspace.h"
 #include "platform/aligned_buffer.h"
 
 namespace sterling::backend {
 
 enum class PanelType { kBf16, kFp32, kCoded };
-
-// How a product wants its input packed.
-enum class InputForm { kBf16, kFp32RoundedToBf16, kFp32 };
-constexpr std::size_t kInputForms = 3;
 
 // A weight matrix as panels (kernels/contract.h).
 struct PackedLinear {
@@ -91,6 +88,8 @@ class CpuBackend final : public Backend {
   Expected<RopeId> add_rope(const RopeSpec& rope) override;
 
   Status configure(const ModelSpec& spec, const PoolOptions& options) override;
+  std::int64_t state_pool_bytes() const override;
+  std::int64_t workspace_bytes() const override;
   Expected<Matrix> allocate(std::int64_t rows, std::int64_t cols) override;
 
   void begin_step(const BatchView& batch) override;
@@ -162,7 +161,6 @@ class CpuBackend final : public Backend {
     float* product = nullptr;   // [kExpertRows][widest output]
     std::byte* packed[kInputForms] = {};
   };
-  static constexpr std::int32_t kExpertRows = 64;
 
   bool bf16() const { return options_.compute == Compute::kBf16; }
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
@@ -179,8 +177,8 @@ class CpuBackend final : public Backend {
   // Calls visit(tile, slot, index) for each of [kv_heads][tokens].
   void visit_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t tokens, bool value,
                 const auto& visit) const;
-  Status configure_attention(const ModelSpec& spec);
-  Status configure_moe(const ModelSpec& spec);
+  Status configure_attention(const AttentionWorkspace& sizes);
+  Status configure_moe(const MoeSpec& moe, const ExpertWorkspace& sizes);
   void route(const MoeSpec& spec, Matrix router, std::int64_t token);
   void group_rows(const MoeSpec& spec, std::int64_t tokens);
   // A chunk's rows of x, one after another.

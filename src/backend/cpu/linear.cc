@@ -12,9 +12,7 @@ constexpr std::size_t kMaxWeights = 8;  // products that share one input: q, gat
 }  // namespace
 
 std::size_t CpuBackend::packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const {
-  const auto m = static_cast<int>(rows);
-  return form == InputForm::kBf16 ? kernels_.packed_x_bytes_bf16(m, static_cast<int>(k))
-                                  : kernels_.packed_x_bytes_f32(m, static_cast<int>(k));
+  return packed_input_bytes(kernels_, form, rows, k);
 }
 
 void CpuBackend::pack_rows(InputForm form, Matrix x, int row_begin, int row_end, void* packed) const {

@@ -12,18 +12,8 @@
 #include "base/check.h"
 
 namespace sterling::backend {
-namespace {
 
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + platform::AlignedBuffer::kAlignment - 1) / platform::AlignedBuffer::kAlignment *
-         platform::AlignedBuffer::kAlignment;
-}
-
-}  // namespace
-
-Status CpuBackend::configure_moe(const ModelSpec& spec) {
-  if (!spec.moe) return {};
-  const MoeSpec& moe = *spec.moe;
+Status CpuBackend::configure_moe(const MoeSpec& moe, const ExpertWorkspace& sizes) {
   const auto tokens = static_cast<std::size_t>(pools_.max_batch_tokens);
   const std::size_t pairs = tokens * static_cast<std::size_t>(moe.experts_per_token);
   chosen_.resize(pairs);
@@ -35,31 +25,21 @@ Status CpuBackend::configure_moe(const ModelSpec& spec) {
   row_weight_.resize(pairs);
   expert_begin_.resize(static_cast<std::size_t>(moe.experts) + 1);
   chunks_.reserve(pairs / kExpertRows + std::min(pairs, static_cast<std::size_t>(moe.experts)));
-  auto hidden = platform::AlignedBuffer::allocate(pairs * static_cast<std::size_t>(moe.intermediate) * sizeof(float),
-                                                  "expert activations");
+  auto hidden = platform::AlignedBuffer::allocate(sizes.hidden, "expert activations");
   if (!hidden) return hidden.error();
   expert_hidden_ = std::move(*hidden);
-
-  const std::int64_t widest = std::max(spec.hidden_size, moe.intermediate);
-  const std::size_t floats = aligned(static_cast<std::size_t>(kExpertRows * widest) * sizeof(float));
-  std::size_t packed[kInputForms];
-  std::size_t per_thread = 2 * floats;
-  for (std::size_t form = 0; form < kInputForms; ++form) {
-    packed[form] = aligned(packed_bytes(static_cast<InputForm>(form), kExpertRows, widest));
-    per_thread += packed[form];
-  }
-  auto memory = platform::AlignedBuffer::allocate(per_thread * pool_.threads(), "expert scratch");
+  auto memory = platform::AlignedBuffer::allocate(sizes.per_thread() * pool_.threads(), "expert scratch");
   if (!memory) return memory.error();
   moe_memory_ = std::move(*memory);
   moe_scratch_.resize(pool_.threads());
   std::byte* next = moe_memory_.data();
   for (MoeScratch& scratch : moe_scratch_) {
     scratch.gathered = reinterpret_cast<float*>(next);
-    scratch.product = reinterpret_cast<float*>(next + floats);
-    next += 2 * floats;
+    scratch.product = reinterpret_cast<float*>(next + sizes.rows);
+    next += 2 * sizes.rows;
     for (std::size_t form = 0; form < kInputForms; ++form) {
       scratch.packed[form] = next;
-      next += packed[form];
+      next += sizes.packed[form];
     }
   }
   return {};

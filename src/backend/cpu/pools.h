@@ -60,6 +60,7 @@ class StatePool {
   }
   void clear(std::int32_t slot);
   std::int32_t slots() const { return slots_; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(states_.size() + windows_.size()); }
   std::int32_t row_stride() const { return row_stride_; }
 
  private:

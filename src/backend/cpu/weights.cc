@@ -236,40 +236,60 @@ Status CpuBackend::configure(const ModelSpec& spec, const PoolOptions& options) 
   if (spec.count(LayerKind::kFullAttention) > 0) {
     if (Status status = configure_kv(spec); !status) return status;
   }
-  const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
+  InputWidths widths;
+  for (const PackedLinear& linear : linears_) widths.add(linear.input, linear.k);
+  const Workspace sizes = cpu_workspace(spec, options, widths, kernels_, pool_.threads());
   if (spec.gdn) {
     auto states = StatePool::allocate(spec, options.state_slots);
     if (!states) return states.error();
     states_ = std::move(*states);
-    auto conv = platform::AlignedBuffer::allocate(tokens * static_cast<std::size_t>(spec.gdn->conv_channels()) * 4,
-                                                  "convolution output");
+    auto conv = platform::AlignedBuffer::allocate(sizes.conv, "convolution output");
     if (!conv) return conv.error();
     conv_out_ = std::move(*conv);
-    auto gates = platform::AlignedBuffer::allocate(2 * tokens * static_cast<std::size_t>(spec.gdn->value_heads) * 4,
-                                                   "GDN gates");
+    auto gates = platform::AlignedBuffer::allocate(sizes.gates, "GDN gates");
     if (!gates) return gates.error();
     gates_ = std::move(*gates);
   }
-  std::size_t packed[kInputForms] = {};
-  for (const PackedLinear& linear : linears_) {
-    std::size_t& bytes = packed[static_cast<std::size_t>(linear.input)];
-    bytes = std::max(bytes, packed_bytes(linear.input, options.max_batch_tokens, linear.k));
-  }
   for (std::size_t form = 0; form < kInputForms; ++form) {
-    auto buffer = platform::AlignedBuffer::allocate(packed[form], "packed activations");
+    auto buffer = platform::AlignedBuffer::allocate(sizes.packed[form], "packed activations");
     if (!buffer) return buffer.error();
     packed_[form] = std::move(*buffer);
   }
+  const auto tokens = static_cast<std::size_t>(options.max_batch_tokens);
   for (Rope& rope : ropes_) {
     rope.cosines.resize(tokens * rope.inverse_frequencies.size());
     rope.sines.resize(tokens * rope.inverse_frequencies.size());
   }
-  if (Status status = configure_moe(spec); !status) return status;
-  return configure_attention(spec);
+  if (spec.moe) {
+    if (Status status = configure_moe(*spec.moe, sizes.experts); !status) return status;
+  }
+  if (spec.count(LayerKind::kFullAttention) == 0) return {};
+  return configure_attention(sizes.attention);
+}
+
+std::int64_t CpuBackend::state_pool_bytes() const {
+  return states_.bytes();
+}
+
+std::int64_t CpuBackend::workspace_bytes() const {
+  std::size_t bytes = 0;
+  for (const platform::AlignedBuffer* buffer : {&conv_out_, &gates_, &packed_[0], &packed_[1], &packed_[2],
+                                                &attention_memory_, &split_memory_, &expert_hidden_, &moe_memory_}) {
+    bytes += buffer->allocated_bytes();
+  }
+  for (const platform::AlignedBuffer& buffer : activations_) bytes += buffer.allocated_bytes();
+  const auto list = [&bytes](const auto& vector) { bytes += vector.size() * sizeof(vector[0]); };
+  for (const Rope& rope : ropes_) {
+    list(rope.cosines);
+    list(rope.sines);
+  }
+  list(chosen_), list(chosen_weight_), list(row_token_), list(row_weight_);
+  list(shared_scale_), list(router_margin_), list(router_magnitude_), list(expert_begin_);
+  return static_cast<std::int64_t>(bytes);
 }
 
 Expected<Matrix> CpuBackend::allocate(std::int64_t rows, std::int64_t cols) {
-  const std::int64_t ld = (cols + 15) / 16 * 16;
+  const std::int64_t ld = activation_stride(cols);
   auto buffer = platform::AlignedBuffer::allocate(static_cast<std::size_t>(rows * ld) * sizeof(float), "activations");
   if (!buffer) return buffer.error();
   activations_.push_back(std::move(*buffer));
