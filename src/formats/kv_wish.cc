@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "formats/quantization_config.h"
+
 namespace sterling::formats {
 namespace {
 
@@ -59,15 +61,8 @@ std::optional<std::string> canonical_kv_wish(const json::value& value) {
 }
 
 const json::object* quantization_section(const json::object& config) {
-  const json::value* text = config.if_contains("text_config");
-  for (const json::object* object : {&config, text != nullptr ? text->if_object() : nullptr}) {
-    if (object == nullptr) continue;
-    for (const std::string_view key : {"quantization_config", "compression_config"}) {
-      const json::value* section = object->if_contains(key);
-      if (section != nullptr && section->is_object()) return &section->get_object();
-    }
-  }
-  return nullptr;
+  const json::value* section = find_quantization_section(config).value;
+  return section == nullptr ? nullptr : section->if_object();
 }
 
 const json::object* quantization_section_of_hf_quant(const json::object* hf_quant_config) {

@@ -2,25 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 namespace sterling::formats {
 namespace {
 
 namespace json = boost::json;
-
-// libstdc++'s usual matcher backtracks, exponentially for a hostile pattern; this one walks all states at once (and refuses back-references).
-#if defined(__GLIBCXX__)
-constexpr auto kRegularSyntax = std::regex_constants::ECMAScript | std::regex_constants::__polynomial;
-#else
-constexpr auto kRegularSyntax = std::regex_constants::ECMAScript;
-#endif
-
-constexpr std::size_t kLongestPattern =
-    512;  // of a regular expression and of the names held against it: libstdc++'s matcher recurses
 
 std::string upper(std::string_view text) {
   std::string result(text);
@@ -28,23 +17,20 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-bool has_wildcard(std::string_view text) {
-  return text.find_first_of("*?[") != std::string_view::npos;
-}
-
 // The fields of one section; the first fault is kept.
 struct Section {
   std::string file;
+  std::string folder;  // as messages begin: "" or "…/"
   std::string path;
   const json::object* object = nullptr;
   std::optional<Error> error;
 
   void fail(std::string_view key, std::string_view expected, const json::value& value) {
     if (error) return;
-    error = make_error(
-        ErrorCode::kCorrupt,
-        fmt::format("{}: {}.{} is {}; accepted: {}", file, path, key, json::serialize(value).substr(0, 80), expected),
-        fmt::format("{}:{}.{}", file, path, key));
+    error = make_error(ErrorCode::kCorrupt,
+                       fmt::format("{}{}: {}.{} is {}; accepted: {}", folder, file, path, key,
+                                   json::serialize(value).substr(0, 80), expected),
+                       fmt::format("{}:{}.{}", file, path, key));
   }
   const json::value* find(std::string_view key) const {
     const json::value* value = object == nullptr ? nullptr : object->if_contains(key);
@@ -88,26 +74,18 @@ const json::object* object_in(const json::object& parent, std::string_view key) 
   return value != nullptr && value->is_object() ? &value->get_object() : nullptr;
 }
 
-// quantization_config of config.json, wherever it stands.
-Expected<Section> own_section(const json::object& config) {
-  const json::object* text = object_in(config, "text_config");
-  for (const json::object* parent : {&config, text}) {
-    if (parent == nullptr) continue;
-    for (const std::string_view key : {"quantization_config", "compression_config"}) {
-      const json::value* value = parent->if_contains(key);
-      if (value == nullptr || value->is_null()) continue;
-      Section section{"config.json", std::string(key), nullptr, {}};
-      if (!value->is_object()) {
-        return make_error(
-            ErrorCode::kCorrupt,
-            fmt::format("config.json: {} is {}; accepted: an object", key, json::serialize(*value).substr(0, 80)),
-            fmt::format("config.json:{}", key));
-      }
-      section.object = &value->get_object();
-      return section;
-    }
+Expected<Section> own_section(const json::object& config, const std::string& folder) {
+  const QuantizationSection found = find_quantization_section(config);
+  Section section{"config.json", folder, std::string(found.key), nullptr, {}};
+  if (found.value == nullptr) return section;
+  if (!found.value->is_object()) {
+    return make_error(ErrorCode::kCorrupt,
+                      fmt::format("{}config.json: {} is {}; accepted: an object", folder, found.key,
+                                  json::serialize(*found.value).substr(0, 80)),
+                      fmt::format("config.json:{}", found.key));
   }
-  return Section{"config.json", "quantization_config", nullptr, {}};
+  section.object = &found.value->get_object();
+  return section;
 }
 
 bool algorithm_is_known(std::string_view algorithm) {
@@ -153,7 +131,46 @@ void take_smaller(std::optional<std::int64_t>& bits, std::optional<std::int64_t>
 
 void refuse(QuantizationConfig& result, const Section& section, std::string_view key, std::string_view method) {
   if (!result.refusal)
-    result.refusal = refuse_method(fmt::format("{}: {}.{}", section.file, section.path, key), method);
+    result.refusal = refuse_method(fmt::format("{}{}: {}.{}", section.folder, section.file, section.path, key), method);
+}
+
+// The algorithm that the numbers of a group's weights describe, under ModelOpt's names.
+std::string algorithm_of_weights(const json::object& weights) {
+  const auto number = [&](std::string_view key) {
+    const json::value* value = weights.if_contains(key);
+    return value != nullptr && value->is_int64() ? value->get_int64() : 0;
+  };
+  const json::value* named = weights.if_contains("strategy");
+  const std::string_view strategy =
+      named != nullptr && named->is_string() ? std::string_view(named->get_string()) : std::string_view();
+  if (number("num_bits") == 4) return number("group_size") == 16 ? "NVFP4" : number("group_size") == 32 ? "MXFP4" : "";
+  if (number("num_bits") != 8) return "";
+  if (number("group_size") == 32) return "MXFP8";
+  if (strategy == "channel") return "FP8_PER_CHANNEL_PER_TOKEN";
+  if (strategy == "block") return "FP8_PB_WO";
+  return strategy == "tensor" ? "FP8" : "FP8_ANY";
+}
+
+QuantizationGroup read_group(Section& group, const json::object& weights) {
+  QuantizationGroup result;
+  std::vector<std::string> names;
+  const std::vector<std::string> targets = group.texts("targets");
+  for (const std::string& target : targets) {
+    // Classes are spelt as in Python, modules in lower case.
+    const bool is_class = !target.empty() && target.front() >= 'A' && target.front() <= 'Z' &&
+                          target.find_first_of(".*") == std::string::npos;
+    if (target == "Linear") {
+      result.linears = true;
+    } else if (is_class) {
+      result.other_classes = true;
+    } else {
+      names.push_back(target);
+    }
+  }
+  if (targets.empty()) result.linears = true;
+  result.targets = ModulePatterns(std::move(names));
+  result.algorithm = algorithm_of_weights(weights);
+  return result;
 }
 
 // config_groups of ModelOpt and compressed-tensors: integer weights are refused, input activations noted.
@@ -163,13 +180,17 @@ void read_groups(Section& section, QuantizationConfig& result) {
   for (const auto& [name, value] : *groups) {
     const std::string path = fmt::format("config_groups.{}", std::string_view(name));
     if (!value.is_object()) return section.fail(path, "an object", value);
-    Section group{section.file, section.path + "." + path, &value.get_object(), {}};
+    Section group{section.file, section.folder, section.path + "." + path, &value.get_object(), {}};
     if (const json::object* weights = group.object_of("weights")) {
       const json::value* type = weights->if_contains("type");
       if (type != nullptr && type->is_string() && type->get_string() == "int") {
         const json::value* bits = weights->if_contains("num_bits");
         refuse(result, section, path + ".weights",
                fmt::format("INT{}", bits != nullptr && bits->is_int64() ? bits->get_int64() : 8));
+      }
+      result.groups.push_back(read_group(group, *weights));
+      if (result.groups.back().algorithm == "NVFP4" && group.find("input_activations") == nullptr) {
+        result.groups.back().algorithm = "W4A16_NVFP4";
       }
     }
     if (const json::object* inputs = group.object_of("input_activations")) {
@@ -207,10 +228,11 @@ void read_block_size(const Section& section, QuantizationConfig& result) {
   if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return;
   const auto extent = [size](std::size_t i) -> std::int64_t {
     const json::value& value = size->get_array()[i];
-    return value.is_int64() && value.get_int64() >= 1 && value.get_int64() <= 65536 ? value.get_int64() : 128;
+    return value.is_int64() && value.get_int64() >= 1 && value.get_int64() <= 65536 ? value.get_int64() : 0;
   };
-  result.block_rows = extent(0);
-  result.block_cols = extent(1);
+  result.has_blocks = extent(0) > 0 && extent(1) > 0;
+  if (extent(0) > 0) result.block_rows = extent(0);
+  if (extent(1) > 0) result.block_cols = extent(1);
 }
 
 Status read_section(Section section, std::initializer_list<std::string_view> ignore_keys, QuantizationConfig& result) {
@@ -257,81 +279,86 @@ Status read_section(Section section, std::initializer_list<std::string_view> ign
   return {};
 }
 
+// The entry of quantized_layers for a module; a listed parent ("…mlp.experts") stands for all its children.
+const std::string* layer_algorithm(const QuantizationConfig& config, std::string_view module) {
+  for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
+    const auto found = config.layers.find(std::string(module.substr(0, end)));
+    if (found != config.layers.end()) return &found->second;
+  }
+  return nullptr;
+}
+
 }  // namespace
-
-ModulePatterns::ModulePatterns(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {
-  std::unordered_set<std::size_t> lengths;
-  for (const std::string& pattern : patterns_) {
-    const bool regular = pattern.starts_with("re:");
-    if (!regular && !has_wildcard(pattern)) {
-      names_.insert(pattern);
-    } else if (!regular && pattern.ends_with('*') &&
-               !has_wildcard(std::string_view(pattern).substr(0, pattern.size() - 1))) {
-      prefixes_.insert(pattern.substr(0, pattern.size() - 1));
-      lengths.insert(pattern.size() - 1);
-    } else {
-      general_.push_back(pattern);
-    }
-  }
-  prefix_lengths_.assign(lengths.begin(), lengths.end());
-}
-
-bool ModulePatterns::match(const std::string& pattern, std::string_view module) {
-  if (pattern.starts_with("re:")) {
-    if (pattern.size() > kLongestPattern || module.size() > kLongestPattern) return false;
-    try {
-      const std::regex expression(pattern.substr(3), kRegularSyntax);
-      return std::regex_search(module.begin(), module.end(), expression, std::regex_constants::match_continuous);
-    } catch (const std::exception&) {
-      return false;  // not a regular expression: it matches nothing, which inspection reports
-    }
-  }
-  if (has_wildcard(pattern)) {
-    const std::string name(module);
-    if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
-    // "name.*" also means what stands under it at any depth, which fnmatch's * covers; a pattern of a parent covers its children.
-    return fnmatch((pattern + ".*").c_str(), name.c_str(), 0) == 0;
-  }
-  if (module == pattern) return true;
-  if (module.size() > pattern.size() && module.starts_with(pattern) && module[pattern.size()] == '.') return true;
-  return module.size() > pattern.size() && module.ends_with(pattern) &&
-         module[module.size() - pattern.size() - 1] == '.';
-}
-
-bool ModulePatterns::matches(std::string_view module) const {
-  if (!names_.empty()) {
-    for (std::size_t at = 0; at != std::string_view::npos;) {
-      const std::size_t dot = module.find('.', at);
-      if (names_.contains(std::string(module.substr(0, dot)))) return true;
-      if (at > 0 && names_.contains(std::string(module.substr(at)))) return true;
-      at = dot == std::string_view::npos ? dot : dot + 1;
-    }
-  }
-  for (const std::size_t length : prefix_lengths_) {
-    if (module.size() >= length && prefixes_.contains(std::string(module.substr(0, length)))) return true;
-  }
-  return std::any_of(general_.begin(), general_.end(),
-                     [&](const std::string& pattern) { return match(pattern, module); });
-}
 
 bool QuantizationConfig::announces(std::string_view module) const {
   if (!announced) return false;
-  if (!mixed) return !ignored.matches(module);
-  // A listed parent ("…mlp.experts") stands for all its children.
-  for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
-    if (layers.contains(std::string(module.substr(0, end)))) return true;
-  }
-  return false;
+  if (mixed) return layer_algorithm(*this, module) != nullptr;
+  if (ignored.matches(module)) return false;
+  return groups.empty() || std::any_of(groups.begin(), groups.end(), [&](const QuantizationGroup& group) {
+           return group.linears || group.targets.matches(module);
+         });
 }
 
-Expected<QuantizationConfig> read_quantization_config(const json::object& config, const json::object* hf_quant_config) {
+std::string QuantizationConfig::algorithm_of(std::string_view module) const {
+  if (const std::string* own = layer_algorithm(*this, module)) return *own;
+  const QuantizationGroup* wide = nullptr;
+  for (const QuantizationGroup& group : groups) {
+    if (group.targets.matches(module)) return group.algorithm;
+    if (group.linears || group.other_classes) wide = &group;
+  }
+  // ModelOpt's groups say no more than its algorithm does.
+  const bool named = algorithm_is_known(method) && upper(method) != "MIXED_PRECISION";
+  return wide != nullptr && !named ? wide->algorithm : method;
+}
+
+std::string_view QuantizationConfig::announced_format(std::string_view module) const {
+  const std::string name = upper(algorithm_of(module));
+  if (method == "fp8" && name == "FP8") return has_blocks ? "fp8_e4m3_block" : "fp8_e4m3";
+  struct Row {
+    std::string_view algorithm;
+    std::string_view format;
+  };
+  constexpr std::array<Row, 13> kFormats{{{"FP8", "fp8_e4m3_tensor"},
+                                          {"FP8_ANY", "fp8_e4m3"},
+                                          {"FBGEMM_FP8", "fp8_e4m3_channel"},
+                                          {"FP8_PER_CHANNEL_PER_TOKEN", "fp8_e4m3_channel"},
+                                          {"FP8_PB_WO", "fp8_e4m3_block"},
+                                          {"NVFP4", "nvfp4"},
+                                          {"W4A16_NVFP4", "nvfp4"},
+                                          {"W4A8_NVFP4_FP8", "nvfp4"},
+                                          {"COMPRESSED-TENSORS NVFP4-PACK-QUANTIZED", "nvfp4"},
+                                          {"MXFP8", "mxfp8"},
+                                          {"MXFP4", "mxfp4"},
+                                          {"W4A8_MXFP4_FP8", "mxfp4"},
+                                          {"COMPRESSED-TENSORS FLOAT-QUANTIZED", "fp8_e4m3"}}};
+  for (const Row& row : kFormats) {
+    if (row.algorithm == name) return row.format;
+  }
+  return {};
+}
+
+QuantizationSection find_quantization_section(const json::object& config) {
+  const json::object* text = object_in(config, "text_config");
+  for (const json::object* parent : {&config, text}) {
+    if (parent == nullptr) continue;
+    for (const std::string_view key : {"quantization_config", "compression_config"}) {
+      const json::value* value = parent->if_contains(key);
+      if (value != nullptr && !value->is_null()) return {key, value};
+    }
+  }
+  return {};
+}
+
+Expected<QuantizationConfig> read_quantization_config(const json::object& config, const json::object* hf_quant_config,
+                                                      std::string_view folder) {
   QuantizationConfig result;
+  const std::string prefix = folder.empty() ? std::string() : fmt::format("{}/", folder);
   if (hf_quant_config != nullptr) {
-    Section section{"hf_quant_config.json", "quantization", object_in(*hf_quant_config, "quantization"), {}};
-    if (section.object == nullptr) section = {"hf_quant_config.json", "(root)", hf_quant_config, {}};
+    Section section{"hf_quant_config.json", prefix, "quantization", object_in(*hf_quant_config, "quantization"), {}};
+    if (section.object == nullptr) section = {"hf_quant_config.json", prefix, "(root)", hf_quant_config, {}};
     if (Status status = read_section(std::move(section), {"exclude_modules"}, result); !status) return status.error();
   }
-  auto own = own_section(config);
+  auto own = own_section(config, prefix);
   if (!own) return own.error();
   if (Status status = read_section(std::move(*own), {"ignore", "modules_to_not_convert"}, result); !status)
     return status.error();

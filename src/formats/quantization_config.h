@@ -10,33 +10,22 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include <boost/json.hpp>
 
 #include "base/status.h"
+#include "formats/module_patterns.h"
 
 namespace sterling::formats {
 
-// Module names as exclude_modules, ignore and modules_to_not_convert spell them: a name (also of a parent, or the end of a name), a shell pattern, or "re:" and a
-// regular expression that matches from the start.
-class ModulePatterns {
- public:
-  ModulePatterns() = default;
-  explicit ModulePatterns(std::vector<std::string> patterns);
-  bool matches(std::string_view module) const;
-  const std::vector<std::string>& all() const { return patterns_; }
-  // Whether one pattern matches one module, by the same rules.
-  static bool match(const std::string& pattern, std::string_view module);
-
- private:
-  std::vector<std::string> patterns_;
-  // Most patterns are names or "name*"; a large checkpoint has thousands of modules to hold against hundreds of them.
-  std::unordered_set<std::string> names_;
-  std::unordered_set<std::string> prefixes_;
-  std::vector<std::size_t> prefix_lengths_;
-  std::vector<std::string> general_;
+// A group of config_groups that quantises weights: which modules, and what the numbers of its weights make.
+struct QuantizationGroup {
+  ModulePatterns targets;      // by name
+  bool linears = false;        // "Linear": all matrices
+  bool other_classes = false;  // names a class of modules; which modules are of it can't be told from names
+  std::string
+      algorithm;  // by ModelOpt's names: "NVFP4", "FP8_PB_WO", …; "FP8" of any scales is "FP8_ANY"; empty: not known
 };
 
 struct QuantizationConfig {
@@ -49,7 +38,9 @@ struct QuantizationConfig {
   std::unordered_map<std::string, std::string> layers;  // module → algorithm
   std::optional<std::int64_t>
       activation_bits;  // of declared input activations, the smallest; empty when they stay as they are
-  // Elements of a block of FP8 scales: weight_block_size, 128 x 128 where nothing usable stands there.
+  std::vector<QuantizationGroup> groups;  // config_groups, where they quantise weights
+  // Elements of a block of FP8 scales: weight_block_size (then has_blocks), 128 x 128 where nothing usable stands there.
+  bool has_blocks = false;
   std::int64_t block_rows = 128;
   std::int64_t block_cols = 128;
   // Why these weights can't be loaded, and what would work instead. Empty: nothing against it.
@@ -57,11 +48,25 @@ struct QuantizationConfig {
 
   // Is this module announced as quantised?
   bool announces(std::string_view module) const;
+  // The algorithm of an announced module: of its entry in quantized_layers, of its group, or the method of the whole checkpoint.
+  std::string algorithm_of(std::string_view module) const;
+  // The stored format that follows, as inspection names formats: "nvfp4", "fp8_e4m3_block", …, or the beginning of such a name ("fp8_e4m3": with whatever
+  // scales). Empty: nothing follows.
+  std::string_view announced_format(std::string_view module) const;
 };
 
-// `hf_quant_config` may be null.
+// quantization_config of config.json (compression_config in older compressed-tensors files), wherever it stands: the first that is not null. `value` is null
+// without one.
+struct QuantizationSection {
+  std::string_view key = "quantization_config";
+  const boost::json::value* value = nullptr;
+};
+QuantizationSection find_quantization_section(const boost::json::object& config);
+
+// `hf_quant_config` may be null. `folder` is named in messages.
 Expected<QuantizationConfig> read_quantization_config(const boost::json::object& config,
-                                                      const boost::json::object* hf_quant_config);
+                                                      const boost::json::object* hf_quant_config,
+                                                      std::string_view folder = {});
 
 // The method of weights that only their tensors betray (AWQ and GPTQ's qweight, bitsandbytes' SCB, SVD's low-rank parts): its name, or empty.
 std::string_view foreign_method_of_tensor(std::string_view tensor_name);

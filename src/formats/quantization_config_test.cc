@@ -143,6 +143,60 @@ TEST(QuantizationConfig, WrongTypesNameFileAndPath) {
   }
 }
 
+TEST(QuantizationConfig, GroupsAnnounceTheirTargets) {
+  const QuantizationConfig config = read(R"({"quantization_config": {"quant_method": "compressed-tensors",
+      "format": "mixed-precision", "ignore": ["lm_head", "model.layers.0.self_attn.o_proj"], "config_groups": {
+        "group_0": {"targets": ["re:.*self_attn.*"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+                    "input_activations": {"num_bits": 8, "type": "float", "dynamic": true}},
+        "group_1": {"targets": ["model.layers.0.mlp.up_proj"], "format": "nvfp4-pack-quantized",
+                    "weights": {"num_bits": 4, "type": "float", "group_size": 16}}}}})");
+  EXPECT_TRUE(config.announces("model.layers.0.self_attn.q_proj"));
+  EXPECT_EQ(config.announced_format("model.layers.0.self_attn.q_proj"), "fp8_e4m3_channel");
+  EXPECT_FALSE(config.announces("model.layers.0.self_attn.o_proj"));  // ignored
+  EXPECT_TRUE(config.announces("model.layers.0.mlp.up_proj"));
+  EXPECT_EQ(config.algorithm_of("model.layers.0.mlp.up_proj"), "W4A16_NVFP4");
+  EXPECT_EQ(config.announced_format("model.layers.0.mlp.up_proj"), "nvfp4");
+  EXPECT_FALSE(config.announces("model.layers.0.mlp.down_proj"));
+}
+
+TEST(QuantizationConfig, LinearMeansEveryMatrix) {
+  const QuantizationConfig config = read(R"({"quantization_config": {"quant_algo": "NVFP4", "ignore": ["lm_head"],
+      "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", "group_size": 16},
+      "input_activations": {"num_bits": 4, "type": "float", "group_size": 16}}}}})");
+  EXPECT_TRUE(config.announces("model.layers.3.mlp.up_proj"));
+  EXPECT_FALSE(config.announces("lm_head"));
+  EXPECT_EQ(config.announced_format("model.layers.3.mlp.up_proj"), "nvfp4");
+}
+
+TEST(QuantizationConfig, FormatsThatFollowFromAlgorithms) {
+  const auto format = [](const std::string& fields) {
+    return std::string(
+        read(R"({"quantization_config": {)" + fields + "}}").announced_format("model.layers.0.mlp.up_proj"));
+  };
+  EXPECT_EQ(format(R"("quant_algo": "FP8")"), "fp8_e4m3_tensor");
+  EXPECT_EQ(format(R"("quant_algo": "fp8_pb_wo")"), "fp8_e4m3_block");
+  EXPECT_EQ(format(R"("quant_algo": "W4A16_NVFP4")"), "nvfp4");
+  EXPECT_EQ(format(R"("quant_algo": "MXFP8")"), "mxfp8");
+  EXPECT_EQ(format(R"("quant_method": "fp8", "weight_block_size": [128, 128])"), "fp8_e4m3_block");
+  EXPECT_EQ(format(R"("quant_method": "fp8")"), "fp8_e4m3");
+  EXPECT_EQ(format(R"("quant_method": "mxfp4")"), "mxfp4");
+  EXPECT_EQ(format(R"("quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized")"), "nvfp4");
+  EXPECT_EQ(format(R"("quant_method": "compressed-tensors", "format": "mixed-precision")"), "");
+}
+
+TEST(QuantizationConfig, MessagesNameTheFolder) {
+  const json::value own = json::parse(R"({"quantization_config": {"quant_algo": 7}})");
+  const auto result = read_quantization_config(own.get_object(), nullptr, "/models/a");
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message,
+              testing::StartsWith("/models/a/config.json: quantization_config.quant_algo is 7"));
+  const json::value awq = json::parse(R"({"quantization_config": {"quant_method": "awq"}})");
+  const auto refused = read_quantization_config(awq.get_object(), nullptr, "/models/a");
+  ASSERT_TRUE(refused.ok());
+  EXPECT_THAT(refused->refusal.value_or(""),
+              testing::StartsWith("/models/a/config.json: quantization_config.quant_method"));
+}
+
 TEST(ModulePatterns, ABrokenRegularExpressionMatchesNothing) {
   EXPECT_FALSE(ModulePatterns::match("re:(", "model.layers.0"));
   EXPECT_FALSE(ModulePatterns::match("re:" + std::string(4096, 'a'), std::string(4096, 'a')));

@@ -39,24 +39,6 @@ std::optional<DType> plain_type(const json::object& config, std::optional<DType>
   return unnamed;
 }
 
-Form form_of_algorithm(std::string_view algorithm) {
-  const std::string name = upper(algorithm);
-  if (name == "FP8") return Form::kFp8Tensor;
-  if (name == "NVFP4" || name == "W4A16_NVFP4") return Form::kNvfp4;
-  return Form::kUnknown;
-}
-
-// Hugging Face's own FP8 layout: blocks of the published size, scales in BF16.
-bool has_usual_blocks(const json::object& config) {
-  const json::value* section = config.if_contains("quantization_config");
-  const json::value* size =
-      section != nullptr && section->is_object() ? section->get_object().if_contains("weight_block_size") : nullptr;
-  if (size == nullptr || !size->is_array() || size->get_array().size() != 2) return false;
-  return std::all_of(size->get_array().begin(), size->get_array().end(), [](const json::value& extent) {
-    return extent.is_int64() && extent.get_int64() == kFp8BlockSize;
-  });
-}
-
 // Qwen3.5's own files keep these two in FP32 (the published sizes are right to the byte with them); Qwen3.6's, whose configurations are the first with a
 // language_model_only, keep them in BF16.
 bool is_fp32_in_qwen35(const json::object& config, std::string_view name) {
@@ -68,11 +50,7 @@ class Announcer {
  public:
   Announcer(const json::object& config, const formats::QuantizationConfig& quantisation, DType plain,
             const FamilyLayout& layout)
-      : config_(config),
-        quantisation_(quantisation),
-        layout_(layout),
-        plain_(plain),
-        blocks_(has_usual_blocks(config)) {}
+      : config_(config), quantisation_(quantisation), layout_(layout), plain_(plain) {}
 
   // False: the metadata does not say enough about this one.
   bool add(const Wanted& wanted, std::vector<TensorView>& out) const {
@@ -114,32 +92,30 @@ class Announcer {
     out.push_back({wanted.name + "_scales", DType::kU8, std::move(scales), {}, {}});
     return true;
   }
-  const std::string* algorithm_of(std::string_view module) const {
-    for (std::size_t end = module.size(); end != std::string_view::npos && end > 0; end = module.rfind('.', end - 1)) {
-      const auto found = quantisation_.layers.find(std::string(module.substr(0, end)));
-      if (found != quantisation_.layers.end()) return &found->second;
-    }
-    return nullptr;
-  }
   bool is_weight_only(std::string_view module) const {
-    const std::string* own = algorithm_of(module);
-    return upper(own != nullptr ? *own : quantisation_.method) == "W4A16_NVFP4";
+    return upper(quantisation_.algorithm_of(module)) == "W4A16_NVFP4";
   }
   Form form_of(std::string_view module) const {
     if (!quantisation_.announces(module)) return Form::kPlain;
-    if (const std::string* own = algorithm_of(module)) return form_of_algorithm(*own);
-    // Left alone by quantisers whether or not their lists say so.
-    if (always_plain(module)) return Form::kPlain;
-    if (quantisation_.method == "mxfp4") return Form::kMxfp4;
-    if (quantisation_.method == "fp8") return blocks_ ? Form::kFp8Block : Form::kUnknown;
-    return form_of_algorithm(quantisation_.method);
+    // Left alone by quantisers whether or not their lists say so, unless the module itself is listed.
+    if (!quantisation_.mixed && always_plain(module)) return Form::kPlain;
+    const std::string_view format = quantisation_.announced_format(module);
+    // Hugging Face's own layout says which blocks; per channel and MX have no published checkpoint to hold a count against.
+    if (format == "fp8_e4m3_block") return usual_blocks() ? Form::kFp8Block : Form::kUnknown;
+    return format == "nvfp4"             ? Form::kNvfp4
+           : format == "mxfp4"           ? Form::kMxfp4
+           : format == "fp8_e4m3_tensor" ? Form::kFp8Tensor
+                                         : Form::kUnknown;
+  }
+  bool usual_blocks() const {
+    return quantisation_.has_blocks && quantisation_.block_rows == kFp8BlockSize &&
+           quantisation_.block_cols == kFp8BlockSize;
   }
 
   const json::object& config_;
   const formats::QuantizationConfig& quantisation_;
   const FamilyLayout& layout_;
   DType plain_;
-  bool blocks_;
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include "lab/inspect_dimensions.h"
 #include "lab/inspect_kv.h"
 #include "lab/inspect_lint.h"
+#include "lab/inspect_scales.h"
+#include "lab/inspect_twice.h"
 #include "lab/inspect_weights.h"
 #include "lab/parameter_count.h"
 #include "model/model.h"
@@ -92,6 +94,15 @@ Inspection inspect(const formats::Checkpoint& checkpoint) {
   result.kv_cache = std::move(kv.facts);
   result.lint.insert(result.lint.end(), kv.lint.begin(), kv.lint.end());
   lint_quantisation(checkpoint, examination, result.kv_cache, result.lint);
+  if (result.weights_present) {
+    lint_stored_twice(checkpoint, examination, result.lint);
+    // The one part of the weights' contents that is looked at: what it shows, loading would find.
+    const auto fault = lint_block_scales(checkpoint, examination, result.lint);
+    if (fault && result.loadable) {
+      result.loadable = false;
+      result.load_error = fault;
+    }
+  }
   lint_text(checkpoint, result.dimensions, result.lint);
   std::stable_sort(result.lint.begin(), result.lint.end(),
                    [](const LintFinding& a, const LintFinding& b) { return a.severity < b.severity; });

@@ -1,5 +1,5 @@
 // What a checkpoint contains, from its headers and configuration alone: behind `sterling inspect`. No weight is read; the only
-// tensor data touched are the few bytes of K/V scales.
+// tensor data touched are scales, those of blocks within a budget (lab/inspect_scales.h).
 //
 // Works for every checkpoint that can be opened, also of families and stored formats that this version can't run: such a
 // model has `supported` false with the reason, and whatever its files say. What they don't say is empty (null in JSON), never a
@@ -84,7 +84,7 @@ struct Inspection {
   bool weights_present = false;
   bool supported = false;
   std::optional<std::string> unsupported_reason;
-  // Would the model load? Agrees with model::Model::load but for faults of content that headers can't show (a NaN among weights or block scales).
+  // Would the model load? Agrees with model::Model::load but for faults of content that headers can't show (a NaN among weights, or among block scales beyond the budget).
   bool loadable = false;
   std::optional<std::string> load_error;
   ModelDimensions dimensions;

@@ -1,13 +1,13 @@
 #include "lab/inspect_lint.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "formats/quantization_config.h"
+#include "lab/inspect_findings.h"
+#include "lab/quant_layout.h"
 #include "quant/decode.h"
 #include "quant/stored_weight.h"
 
@@ -16,47 +16,8 @@ namespace {
 
 namespace json = boost::json;
 
-// Of one code; the rest is counted.
-constexpr std::size_t kMostFindings = 20;
-
-// Adds at most kMostFindings of a code, then one that says how many more there are.
-class Findings {
- public:
-  explicit Findings(std::vector<LintFinding>& lint) : lint_(lint) {}
-  void add(LintSeverity severity, const std::string& code, std::string where, std::string message) {
-    Seen& seen = seen_[code];
-    seen.severity = severity;
-    if (++seen.count > kMostFindings) return;
-    lint_.push_back({severity, code, std::move(where), std::move(message)});
-  }
-  void close() {
-    for (const auto& [code, seen] : seen_) {
-      if (seen.count <= kMostFindings) continue;
-      lint_.push_back({seen.severity, code, "", fmt::format("and {} more of this kind", seen.count - kMostFindings)});
-    }
-  }
-
- private:
-  struct Seen {
-    LintSeverity severity = LintSeverity::kNote;
-    std::size_t count = 0;
-  };
-  std::vector<LintFinding>& lint_;
-  std::map<std::string, Seen> seen_;
-};
-
 bool is_router(std::string_view module) {
   return module.ends_with(".mlp.gate") || module.ends_with(".block_sparse_moe.gate") || module.ends_with(".router");
-}
-
-// Modules that quantisers leave alone whether or not their lists say so (facts of ModelOpt's default-disabled list).
-bool is_left_alone(std::string_view module) {
-  if (is_router(module)) return true;
-  for (const std::string_view end :
-       {"lm_head", "shared_expert_gate", "in_proj_a", "in_proj_b", "in_proj_ba", "conv1d", "embed_tokens"}) {
-    if (module.ends_with(end)) return true;
-  }
-  return false;
 }
 
 // Does any module or tensor have a name that this pattern matches? Tensors are sorted by name.
@@ -85,6 +46,38 @@ bool matches_something(const std::string& pattern, std::span<const TensorView> t
   });
 }
 
+// Formats that the configuration announces, asked for once where they are the same everywhere: a checkpoint has up to 100,000 modules.
+class Announced {
+ public:
+  explicit Announced(const formats::QuantizationConfig& config)
+      : config_(config),
+        same_(config.layers.empty() &&
+              std::all_of(config.groups.begin(), config.groups.end(), [](const auto& g) { return g.linears; })) {
+    if (same_) format_ = config.announced_format("");
+  }
+  std::string_view format(std::string_view module) const { return same_ ? format_ : config_.announced_format(module); }
+  // Some group is of modules of a class: which ones can't be told.
+  bool vague() const {
+    return std::any_of(config_.groups.begin(), config_.groups.end(), [](const auto& g) { return g.other_classes; });
+  }
+
+ private:
+  const formats::QuantizationConfig& config_;
+  bool same_;
+  std::string_view format_;
+};
+
+void lint_format(const model::WeightBinder::BoundWeight& weight, const formats::QuantizationConfig& config,
+                 std::string_view announced, Findings& findings) {
+  const std::string_view actual = quant::weight_format_name(weight.format);
+  if (announced.empty() || actual.starts_with(announced)) return;
+  findings.add(
+      LintSeverity::kWarning, "format_contradicts_config", weight.module,
+      fmt::format("is {} by its tensors, {} announces {} ({}): it is read as its tensors say, engines that follow "
+                  "the configuration read other numbers or refuse it",
+                  actual, config.file, config.algorithm_of(weight.module), announced));
+}
+
 void lint_contradictions(const formats::Checkpoint& checkpoint, const formats::QuantizationConfig& config,
                          const model::Examination& examination, Findings& findings) {
   for (const std::string& pattern : config.ignored.all()) {
@@ -94,21 +87,26 @@ void lint_contradictions(const formats::Checkpoint& checkpoint, const formats::Q
                              "wrong format elsewhere",
                              pattern));
   }
+  const Announced announced(config);
   for (const auto& weight : examination.bound) {
     const bool quantised = weight.format != quant::WeightFormat::kPlain;
-    const bool announced = config.announces(weight.module);
-    if (quantised == announced || (!quantised && is_left_alone(weight.module))) continue;
-    if (quantised) {
+    if (quantised == config.announces(weight.module)) {
+      if (quantised) lint_format(weight, config, announced.format(weight.module), findings);
+      continue;
+    }
+    if (!quantised) {
+      // Left alone by quantisers whether or not their lists say so.
+      if (always_plain(weight.module)) continue;
+      findings.add(LintSeverity::kWarning, "announced_but_not_quantised", weight.module,
+                   fmt::format("{} announces {} for it, its tensor is not quantised: it is read as its tensor says",
+                               config.file, config.algorithm_of(weight.module)));
+    } else if (!announced.vague()) {
       findings.add(LintSeverity::kWarning, "quantised_unannounced", weight.module,
                    fmt::format("is {} by its tensors; {}: it is read as its tensors say, engines that follow the "
                                "configuration read it as plain numbers",
                                quant::weight_format_name(weight.format),
                                config.announced ? config.file + " says that it is not quantised"
                                                 : "no configuration announces quantised weights"));
-    } else {
-      findings.add(LintSeverity::kWarning, "announced_but_not_quantised", weight.module,
-                   fmt::format("{} announces {} for it, its tensor is not quantised: it is read as its tensor says",
-                               config.file, config.method));
     }
   }
 }
@@ -200,7 +198,8 @@ void lint_problems(const model::Examination& examination, std::vector<LintFindin
 void lint_quantisation(const formats::Checkpoint& checkpoint, const model::Examination& examination,
                        const KvCacheFacts& kv, std::vector<LintFinding>& lint) {
   Findings findings(lint);
-  const auto config = formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config());
+  const auto config =
+      formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config(), checkpoint.path());
   if (config) {
     if (config->activation_bits) {
       findings.add(LintSeverity::kWarning, "activations_quantised", config->file,
@@ -233,9 +232,12 @@ void lint_text(const formats::Checkpoint& checkpoint, const ModelDimensions& dim
   if (tokenizer && dimensions.vocab_size) {
     const std::int64_t highest = highest_token_id(*tokenizer);
     if (highest >= *dimensions.vocab_size) {
-      lint.push_back({LintSeverity::kWarning, "tokenizer_beyond_vocabulary", "tokenizer.json",
-                      fmt::format("has token id {}, the model's vocab_size is {}: such a token can't be embedded",
-                                  highest, *dimensions.vocab_size)});
+      lint.push_back(
+          {LintSeverity::kWarning, "tokenizer_beyond_vocabulary", "tokenizer.json",
+           fmt::format(
+               "has token id {}, the model's vocab_size is {}: the model loads, and requests that hold such a token "
+               "are refused",
+               highest, *dimensions.vocab_size)});
     } else if (highest >= 0 && highest + 1 < *dimensions.vocab_size) {
       lint.push_back({LintSeverity::kNote, "vocabulary_padded", "tokenizer.json",
                       fmt::format("ends at token id {}, the model's vocab_size is {}: the rest is padding", highest,

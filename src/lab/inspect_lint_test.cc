@@ -10,6 +10,8 @@
 
 #include "formats/test_support.h"
 #include "lab/inspect.h"
+#include "lab/inspect_scales.h"
+#include "model/model.h"
 
 namespace sterling::lab {
 namespace {
@@ -68,6 +70,43 @@ json::object config() {
 void make_fp8(Tensors& t, const std::string& module, float scale) {
   t[module + ".weight"] = zeros("F8_E4M3", t[module + ".weight"].shape);
   t[module + ".weight_scale"] = scalar(scale);
+}
+
+void make_nvfp4(Tensors& t, const std::string& module, char scale_code) {
+  const std::vector<std::int64_t> shape = t[module + ".weight"].shape;
+  t[module + ".weight"] = zeros("U8", {shape[0], shape[1] / 2});
+  Stored scales = zeros("F8_E4M3", {shape[0], shape[1] / 16});
+  std::fill(scales.data.begin(), scales.data.end(), scale_code);
+  t[module + ".weight_scale"] = std::move(scales);
+  t[module + ".weight_scale_2"] = scalar(0.5F);
+}
+
+constexpr char kTwo = 0x40;  // 2.0, 1.0, NaN and -2.0 as E4M3
+constexpr char kOne = 0x38;
+constexpr char kNan = 0x7f;
+constexpr char kMinusTwo = static_cast<char>(0xc0);
+
+// The llama with two experts in place of its MLP.
+void make_moe(json::object& c, Tensors& t) {
+  c["architectures"] = json::array{"Qwen3MoeForCausalLM"};
+  c["model_type"] = "qwen3_moe";
+  for (const auto& [key, value] : {std::pair{"num_experts", 2},
+                                   {"num_experts_per_tok", 1},
+                                   {"moe_intermediate_size", 48},
+                                   {"head_dim", 16},
+                                   {"decoder_sparse_step", 1}})
+    c[key] = value;
+  c["norm_topk_prob"] = true;
+  c["mlp_only_layers"] = json::array{};
+  const std::string layer = "model.layers.0.";
+  for (const char* name : {"gate", "up", "down"}) {
+    const Stored weight = t[layer + "mlp." + name + "_proj.weight"];
+    t.erase(layer + "mlp." + name + "_proj.weight");
+    for (const char* expert : {"0", "1"}) t[layer + "mlp.experts." + expert + "." + name + "_proj.weight"] = weight;
+  }
+  t[layer + "mlp.gate.weight"] = zeros("BF16", {2, 32});
+  t[layer + "self_attn.q_norm.weight"] = zeros("BF16", {16});
+  t[layer + "self_attn.k_norm.weight"] = zeros("BF16", {16});
 }
 
 struct Case {
@@ -151,6 +190,60 @@ std::vector<Case> cases() {
          c["quantization_config"] = json::object{{"kv_cache_scheme", "FP8"}};
        },
        true},
+      {"bad_scale", [](auto&, auto& t, auto&) { make_nvfp4(t, kUp, kNan); }, false},
+      {"bad_scale", [](auto&, auto& t, auto&) { make_nvfp4(t, kUp, kMinusTwo); }, false},
+      {"block_scale_zero", [](auto&, auto& t, auto&) { make_nvfp4(t, kUp, 0); }, true},
+      {"weight_scales_all_one", [](auto&, auto& t, auto&) { make_nvfp4(t, kUp, kOne); }, true},
+      {"format_contradicts_config",
+       [](auto& c, auto& t, auto&) {
+         make_nvfp4(t, kUp, kTwo);
+         c["quantization_config"] = json::object{{"quant_algo", "FP8"}};
+       },
+       true},
+      {"format_contradicts_config",
+       [](auto& c, auto& t, auto&) {
+         make_fp8(t, kUp, 0.5F);
+         c["quantization_config"] = json::object{{"quant_method", "fp8"}, {"weight_block_size", json::array{128, 128}}};
+       },
+       true},
+      {"router_quantised",
+       [](auto& c, auto& t, auto&) {
+         make_moe(c, t);
+         make_fp8(t, "model.layers.0.mlp.gate", 0.5F);
+       },
+       true},
+      // Twice: codes in both layouts of one module, a part and what it is fused from, fused experts beside single ones.
+      {"stored_twice",
+       [](auto&, auto& t, auto&) {
+         make_nvfp4(t, kUp, kTwo);
+         t[kUp + ".weight_packed"] = t[kUp + ".weight"];
+       },
+       false},
+      {"stored_twice",
+       [](auto&, auto& t, auto&) {
+         t["model.layers.0.mlp.gate_up_proj.weight"] = zeros("BF16", {96, 32});
+       },
+       false},
+      {"stored_twice",
+       [](auto& c, auto& t, auto&) {
+         make_moe(c, t);
+         t["model.layers.0.mlp.experts.gate_up_proj"] = zeros("BF16", {2, 96, 32});
+         t["model.layers.0.mlp.experts.down_proj"] = zeros("BF16", {2, 32, 48});
+       },
+       false},
+      {"stored_twice",
+       [](auto&, auto& t, auto&) {
+         t["model.language_model.layers.0.input_layernorm.weight"] = t["model.layers.0.input_layernorm.weight"];
+       },
+       false},
+      // Both scales of one weight, and a tied head that is stored as well: loading takes one of the two.
+      {"stored_twice",
+       [](auto&, auto& t, auto&) {
+         make_fp8(t, kUp, 0.5F);
+         t[kUp + ".weight_scale_inv"] = scalar(0.5F);
+       },
+       true},
+      {"stored_twice", [](auto& c, auto&, auto&) { c["tie_word_embeddings"] = true; }, true},
       {"tokenizer_beyond_vocabulary",
        [](auto&, auto&, auto& folder) {
          folder.write("tokenizer.json", R"({"model": {"vocab": {"a": 0, "b": 40}}, "added_tokens": []})");
@@ -203,6 +296,77 @@ TEST(InspectLint, EachFindingHasItsCause) {
     EXPECT_FALSE(has(intact, c.code)) << c.code;
     EXPECT_EQ(inspection.loadable, c.loadable) << c.code << ": " << inspection.load_error.value_or("");
   }
+}
+
+TEST(InspectLint, IntactModelOfExpertsHasNone) {
+  const Case intact{"", [](auto& c, auto& t, auto&) { make_moe(c, t); }, true};
+  const Inspection inspection = inspect_with(&intact);
+  EXPECT_TRUE(inspection.loadable) << inspection.load_error.value_or("");
+  EXPECT_FALSE(has(inspection, "router_quantised"));
+  EXPECT_FALSE(has(inspection, "stored_twice"));
+}
+
+TEST(InspectLint, NarrowTargetsAreHonoured) {
+  const auto groups = [](const char* target) {
+    return json::object{
+        {"group_0", json::object{{"targets", json::array{target}},
+                                 {"weights", json::object{{"num_bits", 4}, {"type", "float"}, {"group_size", 16}}}}}};
+  };
+  for (const char* target : {"re:.*mlp\\.up_proj", "model.layers.0.mlp.up_proj"}) {
+    formats::TemporaryFolder folder;
+    json::object settings = config();
+    Tensors tensors = llama();
+    make_nvfp4(tensors, kUp, kTwo);
+    settings["quantization_config"] = json::object{
+        {"quant_method", "compressed-tensors"}, {"format", "nvfp4-pack-quantized"}, {"config_groups", groups(target)}};
+    folder.write("config.json", json::serialize(settings));
+    folder.write("model.safetensors", serialize(tensors));
+    const auto inspection = inspect(folder.path());
+    ASSERT_TRUE(inspection.ok());
+    for (const char* code : {"announced_but_not_quantised", "quantised_unannounced", "format_contradicts_config"}) {
+      EXPECT_FALSE(has(*inspection, code)) << target << ": " << code;
+    }
+  }
+  // Every matrix is announced by "Linear": six of llama's are plain.
+  const Case wide{"",
+                  [](auto& c, auto& t, auto&) {
+                    make_nvfp4(t, kUp, kTwo);
+                    c["quantization_config"] =
+                        json::object{{"quant_method", "compressed-tensors"}, {"format", "nvfp4-pack-quantized"}};
+                  },
+                  true};
+  EXPECT_TRUE(has(inspect_with(&wide), "announced_but_not_quantised"));
+}
+
+TEST(InspectLint, ScalesBeyondTheBudgetAreSampledAndSaidSo) {
+  formats::TemporaryFolder folder;
+  Tensors tensors = llama();
+  make_nvfp4(tensors, kUp, kTwo);
+  make_nvfp4(tensors, "model.layers.0.mlp.gate_proj", kTwo);
+  folder.write("config.json", json::serialize(config()));
+  folder.write("model.safetensors", serialize(tensors));
+  const auto checkpoint = formats::Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint.ok());
+  const model::Examination examination = model::examine(*checkpoint);
+  std::vector<LintFinding> lint;
+  EXPECT_EQ(lint_block_scales(*checkpoint, examination, lint), std::nullopt);
+  EXPECT_TRUE(lint.empty());
+  EXPECT_EQ(lint_block_scales(*checkpoint, examination, lint, 100), std::nullopt);  // 2 x 96 bytes are there
+  ASSERT_EQ(lint.size(), 1U);
+  EXPECT_EQ(lint[0].code, "scales_sampled");
+  EXPECT_EQ(lint[0].message.substr(0, 16), "96 of 192 bytes ");
+}
+
+TEST(InspectLint, FaultsOfMetadataNameTheFolder) {
+  formats::TemporaryFolder folder;
+  json::object settings = config();
+  settings["quantization_config"] = json::object{{"quant_algo", 7}};
+  folder.write("config.json", json::serialize(settings));
+  folder.write("model.safetensors", serialize(llama()));
+  const auto inspection = inspect(folder.path());
+  ASSERT_TRUE(inspection.ok());
+  EXPECT_NE(inspection->load_error.value_or("").find(folder.path().string() + "/config.json"), std::string::npos)
+      << inspection->load_error.value_or("");
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::int64_t total_bytes(const formats::Checkpoint& checkpoint) {
 
 // Methods that need other decoders or other arithmetic are refused by name, before their tensors look like faults.
 Expected<formats::QuantizationConfig> check_method(const formats::Checkpoint& checkpoint) {
-  auto config = formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config());
+  auto config = formats::read_quantization_config(checkpoint.config(), checkpoint.hf_quant_config(), checkpoint.path());
   if (!config) return config;
   if (config->refusal) return make_error(ErrorCode::kUnsupported, *config->refusal, config->file);
   for (const TensorView& tensor : checkpoint.tensors()) {
