@@ -10,10 +10,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "plan/memory.h"
+#include "plan/precision.h"
 #include "quant/stored_weight.h"
 #include "spec/model_spec.h"
 #include "tensor/batch_view.h"
@@ -131,6 +133,9 @@ class Backend {
   virtual Compute compute() const = 0;
   // "avx512bf16, 2 threads": for the manifest and the log.
   virtual std::string description() const = 0;
+  // For the resolver and the manifest: what can be done, and which kernel does what ("attention", "avx512bf16").
+  virtual plan::BackendCapabilities capabilities() const = 0;
+  virtual std::vector<std::pair<std::string, std::string>> kernels() const = 0;
   // As the pool is, or will be where configure() is told nothing.
   virtual plan::KvFormat kv_format() const = 0;
   // Allocated for K and V.

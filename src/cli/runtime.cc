@@ -95,7 +95,7 @@ Expected<std::string> read_text_file(const std::string& path) {
 
 }  // namespace
 
-Expected<Runtime> load_runtime(const RuntimeOptions& options) {
+Expected<Runtime> open_runtime(const RuntimeOptions& options) {
   Runtime runtime;
   auto checkpoint = formats::Checkpoint::open(options.model);
   if (!checkpoint) return checkpoint.error();
@@ -107,8 +107,12 @@ Expected<Runtime> load_runtime(const RuntimeOptions& options) {
   if (!kernels) return kernels.error();
   runtime.kernels = *kernels;
   runtime.backend = backend::make_cpu_backend({options.compute, runtime.kernels, runtime.pool.get()});
-  const auto plan =
-      model::plan_weights(*runtime.checkpoint, *backend::cpu_weight_sizes(options.compute, &runtime.input_widths));
+  return runtime;
+}
+
+Status load_weights(Runtime& runtime) {
+  const auto plan = model::plan_weights(*runtime.checkpoint,
+                                        *backend::cpu_weight_sizes(runtime.backend->compute(), &runtime.input_widths));
   if (!plan) return plan.error();
   runtime.weight_plan = *plan;
   ProgressBar bar("loading weights");
@@ -117,6 +121,13 @@ Expected<Runtime> load_runtime(const RuntimeOptions& options) {
   if (!model) return model.error();
   runtime.model = std::move(*model);
   if (const auto memory = platform::read_process_memory()) runtime.peak_resident_loading = memory->peak_resident;
+  return {};
+}
+
+Expected<Runtime> load_runtime(const RuntimeOptions& options) {
+  auto runtime = open_runtime(options);
+  if (!runtime) return runtime;
+  if (Status status = load_weights(*runtime); !status) return status.error();
   return runtime;
 }
 
@@ -128,8 +139,11 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
   pools.max_batch_tokens = static_cast<std::int32_t>(std::max(options.max_num_batched_tokens, options.max_num_seqs));
   pools.max_batch_slices = static_cast<std::int32_t>(options.max_num_seqs);
   pools.state_slots = spec.gdn ? pools.max_batch_slices : 0;
+  pools.kv = options.kv;
+  pools.kv_scales = options.kv_scales;
+  const plan::KvFormat kv = options.kv.value_or(runtime.backend->kv_format());
 
-  const std::int64_t per_token = plan::kv_bytes_per_token(spec, runtime.backend->kv_format());
+  const std::int64_t per_token = plan::kv_bytes_per_token(spec, kv);
   const std::int64_t wanted_len = options.max_model_len ? static_cast<std::int64_t>(*options.max_model_len)
                                                         : std::int64_t{spec.max_position_embeddings};
   if (wanted_len > spec.max_position_embeddings) {
@@ -144,8 +158,7 @@ Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const Capacity
   wish.available = static_cast<std::int64_t>(limits->memory_available) -
                    workspace_bytes(spec, pools, runtime.input_widths, *runtime.kernels, runtime.pool->threads());
   if (options.kv_cache_memory) wish.kv_memory = static_cast<std::int64_t>(*options.kv_cache_memory);
-  wish.block_bytes =
-      plan::kv_block_layer_bytes(spec, runtime.backend->kv_format()) * spec.count(LayerKind::kFullAttention);
+  wish.block_bytes = plan::kv_block_layer_bytes(spec, kv) * spec.count(LayerKind::kFullAttention);
   wish.state_bytes = plan::state_bytes_per_sequence(spec);
   wish.sequences = pools.max_batch_slices;
   wish.max_model_len = wanted_len;

@@ -41,7 +41,11 @@ struct Runtime {
   std::int64_t peak_resident_loading = 0;  // measured after it; 0: the kernel doesn't say
 };
 
-// Everything up to loaded weights; the caller configures pools. A progress bar shows where stderr is a terminal.
+// Checkpoint, threads, kernels and backend, without weights: enough to resolve precision and to refuse early.
+Expected<Runtime> open_runtime(const RuntimeOptions& options);
+// Its weights; the caller configures pools. A progress bar shows where stderr is a terminal.
+Status load_weights(Runtime& runtime);
+// Both.
 Expected<Runtime> load_runtime(const RuntimeOptions& options);
 
 // Sizes of the pools from what the user asked and what the machine has. Messages name the flags.
@@ -50,6 +54,8 @@ struct CapacityOptions {
   std::optional<std::size_t> kv_cache_memory;
   std::size_t max_num_seqs = 32;
   std::size_t max_num_batched_tokens = 512;
+  std::optional<plan::KvFormat> kv = std::nullopt;  // absent: as the backend does by itself
+  plan::KvScales kv_scales = {};
 };
 Expected<backend::PoolOptions> plan_pools(const Runtime& runtime, const CapacityOptions& options);
 

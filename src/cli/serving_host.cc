@@ -175,7 +175,7 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
 
   RuntimeOptions runtime;
   runtime.model = options.model;
-  runtime.compute = options.compute == "fp32" ? backend::Compute::kFp32 : backend::Compute::kBf16;
+  runtime.compute = options.compute.value == "fp32" ? backend::Compute::kFp32 : backend::Compute::kBf16;
   runtime.isa = options.isa;
   runtime.threads = options.threads;
   runtime.pin_threads = options.pin_threads;

@@ -67,7 +67,7 @@ class Settings {
 
 // kInvalidArgument, with the flag, variable or file line in `where`: an unknown flag or key (with the nearest match, or with
 // advice when another engine knows it), a missing or unacceptable value, one setting given twice with different values.
-// kUnsupported: a value that a later version will accept. An environment variable that is empty counts as not set.
+// An environment variable that is empty counts as not set.
 Expected<Settings> resolve(const Schema& schema, const Sources& sources);
 
 // The value of setting `key` by flag or environment alone, for cli/ to find the configuration file before it can resolve.

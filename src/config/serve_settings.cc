@@ -9,6 +9,22 @@ namespace {
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
+// The product's names first, then other engines' words for them. llama-server's quantised types (q8_0, q4_0, …) have no counterpart.
+constexpr std::array<Choice, 16> kKvChoices{{{"bf16"},
+                                             {"fp32"},
+                                             {"fp8_e4m3"},
+                                             {"fp8_e5m2"},
+                                             {"fp8_e4m3_token"},
+                                             {"checkpoint"},
+                                             {"auto", "bf16"},
+                                             {"bfloat16", "bf16"},
+                                             {"float32", "fp32"},
+                                             {"f32", "fp32"},
+                                             {"fp8", "fp8_e4m3"},
+                                             {"fp8_e4m3fn", "fp8_e4m3"},
+                                             {"float8_e4m3fn", "fp8_e4m3"},
+                                             {"float8_e5m2", "fp8_e5m2"}}};
+
 constexpr std::array kSettings = {
     Setting{.key = "model",
             .type = SettingType::kPath,
@@ -80,10 +96,43 @@ constexpr std::array kSettings = {
             .type = SettingType::kChoice,
             .default_text = "bf16",
             .effect = Effect::kResults,
-            .help = "Stored type of attention keys and values. auto means bf16, whatever the checkpoint wishes.",
+            .help = "Stored type of attention keys and values. auto means bf16, whatever the checkpoint wishes; "
+                    "checkpoint obeys its wish. "
+                    "fp8_e4m3 and fp8_e5m2 need scales; fp8_e4m3_token keeps one per token and head and needs none.",
             .placeholder = "TYPE",
-            .choices = {{{"bf16"}, {"auto", "bf16"}, {"bfloat16", "bf16"}}},
-            .later = {"fp32", "fp8_e4m3", "fp8_e5m2", "fp8_e4m3_token", "checkpoint", "fp8"}},
+            .choices = kKvChoices},
+    Setting{.key = "kv_cache_dtype_k",
+            .type = SettingType::kChoice,
+            .effect = Effect::kResults,
+            .help = "Stored type of keys where it differs from --kv-cache-dtype.",
+            .placeholder = "TYPE",
+            .choices = kKvChoices,
+            .aliases = {{{"--cache-type-k", "llama-server"}, {"-ctk", "llama-server"}}}},
+    Setting{.key = "kv_cache_dtype_v",
+            .type = SettingType::kChoice,
+            .effect = Effect::kResults,
+            .help = "Stored type of values where it differs from --kv-cache-dtype.",
+            .placeholder = "TYPE",
+            .choices = kKvChoices,
+            .aliases = {{{"--cache-type-v", "llama-server"}, {"-ctv", "llama-server"}}}},
+    Setting{.key = "kv_scales",
+            .type = SettingType::kPath,
+            .effect = Effect::kResults,
+            .help = "File with K/V scales, instead of the checkpoint's: what `sterling calibrate` writes, or the JSON "
+                    "that vLLM and SGLang read.",
+            .placeholder = "FILE",
+            .aliases = {{{"--quantization-param-path", "vLLM and SGLang"}}}},
+    Setting{.key = "accept_unscaled_kv",
+            .type = SettingType::kBoolean,
+            .default_text = "false",
+            .effect = Effect::kResults,
+            .help = "Run an FP8 KV cache with scales of 1.0 where none were measured. It stays visible in "
+                    "/v1/precision, /ready and /metrics."},
+    Setting{
+        .key = "dry_run",
+        .type = SettingType::kBoolean,
+        .default_text = "false",
+        .help = "Resolve precision from the checkpoint's headers, print the table and exit. No weights are loaded."},
     Setting{.key = "seed",
             .type = SettingType::kInteger,
             .effect = Effect::kResults,
@@ -132,17 +181,17 @@ constexpr std::array kSettings = {
                          {"--ubatch-size", "llama-server"}}}},
 
     // --- capacity
-    Setting{.key = "max_model_len",
-            .type = SettingType::kInteger,
-            .effect = Effect::kCapacity,
-            .help =
-                "Longest sequence, prompt and answer together, in tokens, per request. auto: what the model was made "
+    Setting{
+        .key = "max_model_len",
+        .type = SettingType::kInteger,
+        .effect = Effect::kCapacity,
+        .help = "Longest sequence, prompt and answer together, in tokens, per request. auto: what the model was made "
                 "for, as far as the KV memory holds it.",
-            .placeholder = "N",
-            .word = "auto",
-            .min = 1,
-            .max = 1 << 30,
-            .aliases = {{{"--context-length", "SGLang"}, {"-c", "llama-server"}, {"--ctx-size", "llama-server"}}}},
+        .placeholder = "N",
+        .word = "auto",
+        .min = 1,
+        .max = 1 << 30,
+        .aliases = {{{"--context-length", "SGLang"}, {"-c", "llama-server"}, {"--ctx-size", "llama-server"}}}},
     Setting{.key = "kv_cache_memory",
             .type = SettingType::kBytes,
             .effect = Effect::kCapacity,
@@ -216,8 +265,6 @@ constexpr std::array kForeign = {
     ForeignFlag{"--gpu-memory-utilization", "vLLM", "say what the KV pool gets: --kv-cache-memory SIZE"},
     ForeignFlag{"--mem-fraction-static", "SGLang", "say what the KV pool gets: --kv-cache-memory SIZE"},
     ForeignFlag{"--max-total-tokens", "SGLang", "say what the KV pool gets: --kv-cache-memory SIZE"},
-    ForeignFlag{"--cache-type-k", "llama-server", "keys and values have one type: --kv-cache-dtype TYPE"},
-    ForeignFlag{"--cache-type-v", "llama-server", "keys and values have one type: --kv-cache-dtype TYPE"},
     ForeignFlag{"--dtype", "vLLM and SGLang", "weights stay as stored; products: --compute bf16 or fp32"},
     ForeignFlag{"--quantization", "vLLM and SGLang", "the checkpoint says how its weights are stored"},
     ForeignFlag{"--tensor-parallel-size", "vLLM and SGLang", "one process computes on all its CPUs: --threads N"},
@@ -231,6 +278,13 @@ constexpr std::array kForeign = {
 
 std::optional<std::size_t> as_size(std::optional<std::int64_t> value) {
   return value ? std::optional(static_cast<std::size_t>(*value)) : std::nullopt;
+}
+
+Asked asked(const Settings& settings, std::string_view key) {
+  const ResolvedValue& value = settings.at(key);
+  Asked result{settings.optional_text(key).value_or(""), std::string(origin_name(value.origin))};
+  if (!value.source.empty()) result.by += " " + value.source;
+  return result;
 }
 
 }  // namespace
@@ -258,8 +312,13 @@ Expected<ServeOptions> serve_options(const Settings& s) {
                           ") are both set; accepted: one of them",
                       s.at("api_key_file").source);
   }
-  o.compute = s.text("compute");
-  o.kv_cache_dtype = s.text("kv_cache_dtype");
+  o.compute = asked(s, "compute");
+  o.kv_cache_dtype = asked(s, "kv_cache_dtype");
+  o.kv_cache_dtype_k = asked(s, "kv_cache_dtype_k");
+  o.kv_cache_dtype_v = asked(s, "kv_cache_dtype_v");
+  o.kv_scales = s.optional_text("kv_scales");
+  o.accept_unscaled_kv = s.boolean("accept_unscaled_kv");
+  o.dry_run = s.boolean("dry_run");
   o.seed = s.optional_integer("seed");
   o.chat_template = s.optional_text("chat_template");
   o.strict = s.boolean("strict");

@@ -13,6 +13,12 @@ namespace sterling::config {
 
 const Schema& serve_schema();
 
+// A value, and who asked for it: "default", "flag --kv-cache-dtype", "environment STERLING_COMPUTE", "file sterling.conf:3".
+struct Asked {
+  std::string value;
+  std::string by;
+};
+
 // Optionals are empty for "auto", "none" and not set.
 struct ServeOptions {
   std::string model;  // directory, .gguf file or hub id; never empty
@@ -22,8 +28,12 @@ struct ServeOptions {
   std::optional<std::string> api_key;
   std::optional<std::string> api_key_file;
 
-  std::string compute;         // "bf16" or "fp32"
-  std::string kv_cache_dtype;  // "bf16"
+  Asked compute;                             // "bf16" or "fp32"
+  Asked kv_cache_dtype;                      // a type's name, or "checkpoint"
+  Asked kv_cache_dtype_k, kv_cache_dtype_v;  // empty: as kv_cache_dtype
+  std::optional<std::string> kv_scales;
+  bool accept_unscaled_kv = false;
+  bool dry_run = false;
   std::optional<std::int64_t> seed;
   std::optional<std::string> chat_template;
   bool strict = false;

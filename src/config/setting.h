@@ -53,10 +53,8 @@ struct Setting {
   // Smallest and largest accepted number: integers, bytes, whole seconds.
   std::int64_t min = 0;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
-  std::array<Choice, 8> choices = {};
-  // Values that the design knows and this version can't do: refused with that reason.
-  std::array<std::string_view, 6> later = {};
-  std::array<Alias, 5> aliases = {};
+  std::array<Choice, 16> choices = {};
+  std::array<Alias, 6> aliases = {};
 
   bool positional = false;  // also the one argument without a flag
   bool repeatable = false;  // a text; the flag may be given several times, Settings::list() has all values

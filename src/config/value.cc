@@ -72,12 +72,6 @@ Expected<Value> parse_choice(const Setting& setting, std::string_view text, cons
     if (word == choice.value) return Value(std::string(choice.means.empty() ? choice.value : choice.means));
     names.emplace_back(choice.value);
   }
-  for (const std::string_view later : setting.later) {
-    if (later.empty() || word != later) continue;
-    return make_error(
-        ErrorCode::kUnsupported,
-        where + ": '" + word + "' is not supported by this version yet; accepted: " + accepted_text(setting), where);
-  }
   const std::string near = nearest(word, names);
   return not_accepted(setting, text, where, near.empty() ? "" : "; did you mean " + near + "?");
 }

@@ -177,8 +177,8 @@ void expect_same(const Result& found, const Result& expected) {
 class Attention : public PerTier {
  protected:
   void check(const Problem& p) {
-    SCOPED_TRACE(testing::Message() << "m " << p.m << " head_dim " << p.head_dim << " tiles " << p.tiles
-                                    << " K " << static_cast<int>(p.form.k) << " V " << static_cast<int>(p.form.v)
+    SCOPED_TRACE(testing::Message() << "m " << p.m << " head_dim " << p.head_dim << " tiles " << p.tiles << " K "
+                                    << static_cast<int>(p.form.k) << " V " << static_cast<int>(p.form.v)
                                     << (p.form.wide ? " wide" : ""));
     expect_same(run(table(), p), p.expected());
   }
@@ -313,7 +313,8 @@ TEST_P(Attention, WithinTheBoundOfDoublePrecision) {
       double total = 0.0;
       for (int j = 0; j < keys; ++j) {
         double score = 0.0;
-        for (std::size_t d = 0; d < 64; ++d) score += double{p.round(p.raw_row(p.q, r))[d]} * double{p.round(p.raw_row(p.k, j))[d]};
+        for (std::size_t d = 0; d < 64; ++d)
+          score += double{p.round(p.raw_row(p.q, r))[d]} * double{p.round(p.raw_row(p.k, j))[d]};
         weights.push_back(std::exp(score * p.scale));
         total += weights.back();
       }

@@ -112,7 +112,8 @@ constexpr KvCode kKvCodes[] = {KvCode::kBf16, KvCode::kFp32, KvCode::kE4m3, KvCo
 // addition clears. V slots that no row sees must be finite for that. Rows with visible[r] <= 0 get max = -infinity, sum = 0, out = 0.
 // A NaN score makes sum and out NaN; max is then unspecified.
 struct AttentionSpanArgs {
-  const void* q;               // packed by pack_x_bf16, FP32 form over K: by pack_x_f32, rounded to BF16 unless wide (m rows, k = head_dim)
+  // Packed by pack_x_bf16, FP32 form over K: by pack_x_f32, rounded to BF16 unless wide (m rows, k = head_dim).
+  const void* q;
   const void* const* k_tiles;  // [tiles] addresses of this head's tiles
   const void* const* v_tiles;  // [tiles]
   int tiles;                   // 1 … kSpanTokens / kTileTokens

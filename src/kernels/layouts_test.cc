@@ -76,12 +76,13 @@ TEST(KvTiles, RoundTripAndNeighbours) {
         platform::AlignedBuffer tile = bytes(kv_tile_bytes(side, code, head_dim));
         KvCounts counts;
         for (int slot = 0; slot < kTileTokens; ++slot) {
-          write_kv_row(side, code, tile.data(), slot, rows[static_cast<std::size_t>(slot)].data(), head_dim, scale, counts);
+          write_kv_row(side, code, tile.data(), slot, rows[static_cast<std::size_t>(slot)].data(), head_dim, scale,
+                       counts);
         }
         for (int slot = 0; slot < kTileTokens; ++slot) {
           const std::vector<float>& row = rows[static_cast<std::size_t>(slot)];
           const float used = read_kv_scale(side, code, tile.data(), slot, head_dim, scale);
-          ASSERT_EQ(used, code == KvCode::kE4m3Token                           ? token_scale(row.data(), head_dim)
+          ASSERT_EQ(used, code == KvCode::kE4m3Token                       ? token_scale(row.data(), head_dim)
                           : code == KvCode::kE4m3 || code == KvCode::kE5m2 ? scale
                                                                            : 1.0F);
           const std::size_t row_bytes = static_cast<std::size_t>(head_dim) * kv_element_bytes(code);

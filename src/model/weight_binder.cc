@@ -338,7 +338,7 @@ void WeightBinder::skip_kv_scales() {
       break;
     }
   }
-  skip_matching(is_kv_scale, "KV cache scales (K and V are stored in BF16, unscaled)");
+  skip_matching(is_kv_scale, "K/V scales (used only where the KV cache asks for them)");
 }
 
 Status WeightBinder::finish() {

@@ -113,6 +113,8 @@ asio::awaitable<bool> Connection::respond(const Request& request, const Route* r
   info.content_length = response.body.size();
   info.http_1_0 = request.http_1_0;
   info.close = close;
+  const std::string& manifest = context_.options.facts.hash;
+  if (!manifest.empty()) response.headers.emplace_back("X-Sterling-Manifest", manifest);
   std::string bytes = response_head(info, response.headers);
   if (!head) bytes += response.body;
   const bool written = co_await write(bytes);

@@ -20,7 +20,7 @@ Context::Context(serving::Service& s, ServerOptions o)
     : service(s),
       options(std::move(o)),
       started_at(std::time(nullptr)),
-      metrics(s, options.version),
+      metrics(s, options.version, options.facts),
       id_salt_(random_salt()) {}
 
 std::string Context::new_id(std::string_view prefix) {

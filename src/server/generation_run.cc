@@ -209,6 +209,8 @@ void GenerationRun::begin_response(std::string& out) {
   if (head_sent_) return;
   head_sent_ = true;
   std::vector<std::pair<std::string, std::string>> headers = {{"x-request-id", job_.id}};
+  const std::string& manifest = context_.options.facts.hash;
+  if (!manifest.empty()) headers.emplace_back("X-Sterling-Manifest", manifest);
   if (job_.stream) {
     headers.emplace_back("Cache-Control", "no-cache");
     headers.emplace_back("X-Accel-Buffering", "no");

@@ -66,10 +66,57 @@ std::vector<MetricFamily> engine_families(const engine::EngineStats& s, const st
   };
 }
 
+// One series per layer, K or V, and fate.
+MetricFamily element_family(const std::vector<KvElements>& elements, const std::string& model) {
+  MetricFamily result{
+      "sterling:kv_cache_elements_total",
+      "Elements of K and V written to the cache, and those that clipped, became zero or were not finite.",
+      MetricType::Counter,
+      {}};
+  for (const KvElements& row : elements) {
+    const std::pair<const char*, std::int64_t> counts[] = {{"written", row.written},
+                                                           {"clipped", row.clipped},
+                                                           {"underflowed", row.underflowed},
+                                                           {"non_finite", row.non_finite}};
+    for (const auto& [fate, count] : counts) {
+      prometheus::ClientMetric metric;
+      metric.label = {{"model_name", model},
+                      {"layer", std::to_string(row.layer)},
+                      {"tensor", row.value ? "v" : "k"},
+                      {"fate", fate}};
+      metric.counter.value = static_cast<double>(count);
+      result.metric.push_back(std::move(metric));
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 struct Metrics::Impl {
-  Impl(const serving::Service& s, const std::string& version) : service(s), model(s.model_names().front()) {
+  Impl(const serving::Service& s, const std::string& version, const PrecisionFacts& facts)
+      : service(s), model(s.model_names().front()), elements(facts.elements) {
+    if (!facts.hash.empty()) {
+      prometheus::BuildGauge()
+          .Name("sterling:precision_info")
+          .Help("Constant 1; the labels say what is computed and stored in which type. /v1/precision has it whole.")
+          .Register(registry)
+          .Add({{"manifest", facts.hash},
+                {"kv_cache_dtype", facts.kv_cache_dtype},
+                {"kv_scales", facts.kv_scales},
+                {"compute", facts.compute},
+                {"isa", facts.isa},
+                {"model_name", model}})
+          .Set(1);
+      prometheus::BuildGauge()
+          .Name("sterling:kv_unscaled_accepted")
+          .Help(
+              "1 while an FP8 KV cache runs with scales of 1.0 that nobody measured, as accepted by "
+              "--accept-unscaled-kv.")
+          .Register(registry)
+          .Add(labels())
+          .Set(facts.unscaled_kv ? 1 : 0);
+    }
     prometheus::BuildGauge()
         .Name("sterling:build_info")
         .Help("Constant 1; the labels say what runs.")
@@ -91,6 +138,7 @@ struct Metrics::Impl {
 
   const serving::Service& service;
   const std::string model;
+  const std::function<std::vector<KvElements>()> elements;
   prometheus::Registry registry;
   prometheus::Family<prometheus::Counter>& responses =
       counters("sterling:http_responses_total", "HTTP responses by route and status.");
@@ -116,8 +164,8 @@ struct Metrics::Impl {
                                        .Add(labels());
 };
 
-Metrics::Metrics(const serving::Service& service, const std::string& version)
-    : impl_(std::make_unique<Impl>(service, version)) {}
+Metrics::Metrics(const serving::Service& service, const std::string& version, const PrecisionFacts& facts)
+    : impl_(std::make_unique<Impl>(service, version, facts)) {}
 Metrics::~Metrics() = default;
 
 void Metrics::count_response(std::string_view route, int status) {
@@ -151,6 +199,7 @@ void Metrics::set_connections(std::size_t open) {
 std::string Metrics::text() const {
   std::vector<MetricFamily> families = impl_->registry.Collect();
   for (MetricFamily& f : engine_families(impl_->service.engine_stats(), impl_->model)) families.push_back(std::move(f));
+  if (impl_->elements) families.push_back(element_family(impl_->elements(), impl_->model));
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, families);
   return out.str();

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "server/precision_facts.h"
 #include "serving/service.h"
 #include "serving/types.h"
 
@@ -13,7 +14,7 @@ namespace sterling::server {
 
 class Metrics {
  public:
-  Metrics(const serving::Service& service, const std::string& version);
+  Metrics(const serving::Service& service, const std::string& version, const PrecisionFacts& facts);
   ~Metrics();
 
   // Every response.

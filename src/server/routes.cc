@@ -46,6 +46,12 @@ Response get_ready(Context& context, const Request&) {
   } else {
     json.string(state.reason);
   }
+  if (const PrecisionFacts& facts = context.options.facts; !facts.hash.empty()) {
+    json.field("manifest", facts.hash)
+        .field("kv_cache_dtype", facts.kv_cache_dtype)
+        .field("kv_scales", facts.kv_scales);
+    json.key("unscaled_kv_accepted").boolean(facts.unscaled_kv);
+  }
   json.end_object();
   return response;
 }

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "server/precision_facts.h"
 #include "serving/service.h"
 
 namespace sterling::server {
@@ -43,6 +44,7 @@ struct ServerOptions {
   // --- documents of the caller, each one JSON value; called on the I/O thread, must be quick. Empty: the route answers 404.
   std::function<std::string()> server_info;  // GET /server_info
   std::function<std::string()> precision;    // GET /v1/precision
+  PrecisionFacts facts;                      // for the X-Sterling-Manifest header, /ready and /metrics
 
   LogSink log;
 };

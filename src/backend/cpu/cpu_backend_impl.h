@@ -71,6 +71,8 @@ class CpuBackend final : public Backend {
 
   Compute compute() const override { return options_.compute; }
   std::string description() const override;
+  plan::BackendCapabilities capabilities() const override;
+  std::vector<std::pair<std::string, std::string>> kernels() const override;
   plan::KvFormat kv_format() const override;
   std::int64_t kv_pool_bytes() const override { return kv_.bytes(); }
   KvCounters kv_counters(std::int32_t kv_layer, bool value) const override;

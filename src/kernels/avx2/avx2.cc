@@ -7,6 +7,7 @@ namespace sterling::kernels {
 namespace {
 
 #include "kernels/avx2/vec.inl"
+// After vec.inl.
 #include "kernels/avx2/kv_vec.inl"
 
 constexpr char kTierName[] = "avx2";

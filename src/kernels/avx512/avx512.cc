@@ -7,6 +7,7 @@ namespace sterling::kernels {
 namespace {
 
 #include "kernels/avx512/vec.inl"
+// After vec.inl.
 #include "kernels/avx512/kv_vec.inl"
 
 constexpr char kTierName[] = "avx512";

@@ -5,6 +5,7 @@ namespace sterling::kernels {
 namespace {
 
 #include "kernels/ref/vec.inl"
+// After vec.inl.
 #include "kernels/ref/kv_vec.inl"
 
 constexpr char kTierName[] = "scalar";
