@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/serving_host.h"
+#include "cli/serving_precision.h"
 #include "cli/version.h"
 #include "config/config_file.h"
 #include "config/report.h"
@@ -90,6 +91,12 @@ int run_serve(const Invocation& invocation) {
     return exit_code_for(status.error());
   }
   if (options->model != asked) log(LogLevel::kInfo, fmt::format("{} is {}", asked, options->model));
+  if (options->dry_run) {
+    const auto opened = open_serving(*options);
+    if (!opened) return report_error("serve", opened.error(), false);
+    print_out(precision_text(opened->precision));
+    return kExitOk;
+  }
   auto host = start_serving(*options, config::settings_json(*settings), log);
   if (!host) {
     log(LogLevel::kError, host.error().message);

@@ -1,14 +1,7 @@
 #include "cli/serving_host.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -18,10 +11,12 @@
 #include "cli/hub_access.h"
 #include "cli/memory_ledger.h"
 #include "cli/runtime.h"
+#include "cli/serving_defaults.h"
+#include "cli/serving_network.h"
+#include "cli/serving_precision.h"
 #include "cli/serving_report.h"
 #include "cli/version.h"
 #include "engine/engine.h"
-#include "formats/object_reader.h"
 #include "server/server.h"
 #include "serving/service.h"
 
@@ -40,100 +35,6 @@ class Host final : public ServingHost {
   std::unique_ptr<serving::Service> service;
   std::unique_ptr<server::Server> server;
 };
-
-std::string default_name(const std::string& model) {
-  const std::filesystem::path path = std::filesystem::path(model).lexically_normal();
-  const std::string last = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
-  return last.empty() ? model : last;
-}
-
-// Fields of generation_config.json that set how a request that says nothing is sampled.
-Expected<serving::GenerationDefaults> read_defaults(const formats::Checkpoint& checkpoint) {
-  serving::GenerationDefaults defaults;
-  if (checkpoint.generation_config() == nullptr) return defaults;
-  const formats::ObjectReader config(*checkpoint.generation_config(), "generation_config.json");
-  defaults.temperature = static_cast<float>(config.number_or("temperature", 1.0, 0.0, 100.0));
-  defaults.top_k = static_cast<std::int32_t>(config.integer_or("top_k", 0, -1, 1 << 24));
-  defaults.top_k = std::max(defaults.top_k, 0);
-  defaults.top_p = static_cast<float>(config.number_or("top_p", 1.0, 1e-6, 1.0));
-  defaults.min_p = static_cast<float>(config.number_or("min_p", 0.0, 0.0, 1.0));
-  defaults.repetition_penalty = static_cast<float>(config.number_or("repetition_penalty", 1.0, 1e-3, 100.0));
-  if (Status status = config.status(); !status) return status.error();
-  return defaults;
-}
-
-// Every id that ends a turn: config.json's, generation_config.json's, the tokenizer's eos, and ChatML's end of turn where the vocabulary
-// has it (Qwen3.5's config.json names only <|endoftext|>).
-Expected<std::vector<std::int32_t>> read_eos(const Runtime& runtime, const text::Tokenizer* tokenizer) {
-  std::vector<std::int32_t> ids = runtime.model->spec().eos_token_ids;
-  const formats::Checkpoint& checkpoint = *runtime.checkpoint;
-  if (checkpoint.generation_config() != nullptr) {
-    const formats::ObjectReader config(*checkpoint.generation_config(), "generation_config.json");
-    for (const std::int64_t id : config.integer_or_list("eos_token_id", 0, runtime.model->spec().vocab_size - 1)) {
-      ids.push_back(static_cast<std::int32_t>(id));
-    }
-    if (Status status = config.status(); !status) return status.error();
-  }
-  if (const formats::GgufTokenizerData* data = checkpoint.gguf_tokenizer()) {
-    for (const auto& id : {data->eos_id, data->eot_id, data->eom_id}) {
-      if (id) ids.push_back(static_cast<std::int32_t>(*id));
-    }
-  }
-  if (tokenizer != nullptr) {
-    if (const boost::json::object* config = checkpoint.tokenizer_config()) {
-      const auto* eos = config->if_contains("eos_token");
-      if (eos != nullptr && eos->is_object()) eos = eos->get_object().if_contains("content");
-      if (eos != nullptr && eos->is_string()) {
-        if (const auto id = tokenizer->token_to_id(std::string_view(eos->get_string()))) ids.push_back(*id);
-      }
-    }
-    if (const auto id = tokenizer->token_to_id("<|im_end|>")) ids.push_back(*id);
-  }
-  std::sort(ids.begin(), ids.end());
-  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-  return ids;
-}
-
-Expected<std::vector<std::string>> read_keys(const config::ServeOptions& options) {
-  std::vector<std::string> keys;
-  if (options.api_key) keys.push_back(*options.api_key);
-  if (!options.api_key_file) return keys;
-  std::ifstream file(*options.api_key_file);
-  if (!file) {
-    return make_error(ErrorCode::kNotFound, fmt::format("--api-key-file {}: cannot be read", *options.api_key_file),
-                      "--api-key-file");
-  }
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty() && line[0] != '#') keys.push_back(line);
-  }
-  if (keys.empty()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("--api-key-file {}: holds no key", *options.api_key_file), "--api-key-file");
-  }
-  return keys;
-}
-
-// A taken port is told before minutes of loading; the real bind comes after it and reports whatever else may be wrong.
-Status check_port(const std::string& host, std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  if (port == 0 || inet_pton(AF_INET, host == "localhost" ? "127.0.0.1" : host.c_str(), &address.sin_addr) != 1)
-    return {};
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return {};
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool taken = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 && errno == EADDRINUSE;
-  close(fd);
-  if (!taken) return {};
-  return make_error(
-      ErrorCode::kResourceExhausted,
-      fmt::format("port {} on {} is in use by another process; choose another with --port, or --port 0 for a free one",
-                  port, host),
-      "--port");
-}
 
 // One token through the whole model: finite logits before anybody is told "ready".
 Status try_model(model::Model& model) {
@@ -173,56 +74,32 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (!keys) return keys.error();
   auto host = std::make_unique<Host>();
 
-  RuntimeOptions runtime;
-  runtime.model = options.model;
-  runtime.compute = options.compute.value == "fp32" ? backend::Compute::kFp32 : backend::Compute::kBf16;
-  runtime.isa = options.isa;
-  runtime.threads = options.threads;
-  runtime.pin_threads = options.pin_threads;
-  auto loaded = load_runtime(runtime);
-  if (!loaded) return loaded.error();
-  host->runtime = std::move(*loaded);
+  auto opened = open_serving(options);
+  if (!opened) return opened.error();
+  host->runtime = std::move(opened->runtime);
+  const ServingPrecision& precision = opened->precision;
+  log_precision(precision, log);
+  if (Status status = load_weights(host->runtime); !status) return status.error();
 
-  auto pools = plan_pools(host->runtime, {options.max_model_len, options.kv_cache_memory, options.max_num_seqs,
-                                          options.max_num_batched_tokens});
+  auto pools = plan_pools(host->runtime,
+                          {options.max_model_len, options.kv_cache_memory, options.max_num_seqs,
+                           options.max_num_batched_tokens, precision.precision.kv, precision.precision.kv_scales});
   if (!pools) return pools.error();
   if (Status status = host->runtime.model->configure(*pools); !status) return status.error();
-  log_model(host->runtime, *pools, log);
+  log_model(host->runtime, *pools, precision.inspection, log);
   if (Status status = check_ledger(read_ledger(host->runtime, *pools), log); !status) return status.error();
   if (Status status = try_model(*host->runtime.model); !status) return status.error();
 
-  serving::ServiceOptions service;
-  service.model_names = {options.served_model_name.value_or(default_name(options.model))};
-  auto tokenizer = load_tokenizer(*host->runtime.checkpoint);
-  if (tokenizer) {
-    service.tokenizer = *tokenizer;
-    auto chat_template = load_chat_template(*host->runtime.checkpoint, *service.tokenizer, options.chat_template);
-    if (!chat_template) return chat_template.error();
-    service.chat_template = *chat_template;
-    if (service.chat_template == nullptr)
-      log(LogLevel::kWarning,
-          "the checkpoint has no chat template: /v1/chat/completions is refused; give one with --chat-template");
-  } else if (tokenizer.error().code == ErrorCode::kNotFound) {
-    log(LogLevel::kWarning, fmt::format("{}: requests can only bring token ids", tokenizer.error().message));
-  } else {
-    return tokenizer.error();
-  }
-  auto defaults = read_defaults(*host->runtime.checkpoint);
-  if (!defaults) return defaults.error();
-  service.defaults = *defaults;
-  auto eos = read_eos(host->runtime, service.tokenizer.get());
-  if (!eos) return eos.error();
-  service.eos_token_ids = *eos;
-  service.vocab_size = host->runtime.model->limits().vocab_size;
-  service.max_sequence_tokens = host->runtime.model->limits().max_sequence_tokens;
-  if (options.seed) service.seed = static_cast<std::uint64_t>(*options.seed);
+  auto service = make_service_options(options, host->runtime, log);
+  if (!service) return service.error();
+  service->model_names = {served_name(options)};
 
   engine::EngineOptions engine;
   engine.max_running = pools->max_batch_slices;
   engine.max_batch_tokens = pools->max_batch_tokens;
   engine.max_queue = static_cast<std::int32_t>(options.max_queue);
   host->engine = engine::make_engine(*host->runtime.model, engine);
-  host->service = std::make_unique<serving::Service>(*host->engine, std::move(service));
+  host->service = std::make_unique<serving::Service>(*host->engine, std::move(*service));
 
   server::ServerOptions server;
   server.address = options.host;
@@ -234,16 +111,20 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   server.header_timeout = to_ms(options.header_timeout);
   if (options.request_timeout) server.request_timeout = to_ms(*options.request_timeout);
   server.server_info = [json = std::move(settings_json)] { return json; };
+  server.precision = [json = boost::json::serialize(precision.manifest)] { return json; };
+  server.facts = precision_facts(precision, host->runtime);
+  server.system_fingerprint = precision.hash();
   server.log = log;
   auto started = server::Server::start(*host->service, std::move(server));
   if (!started) return started.error();
   host->server = std::move(*started);
   host->server->set_ready(true);
   log(LogLevel::kInfo,
-      fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales=not_applicable "
-                  "kv_tokens={} max_sequences={} manifest=none",
+      fmt::format("ready address=http://{} model={} kv_cache_dtype={} kv_scales={} kv_tokens={} max_sequences={} "
+                  "manifest={}",
                   host->address(), host->model_name(), plan::kv_format_name(host->runtime.backend->kv_format()),
-                  std::int64_t{pools->kv_blocks} * plan::kBlockTokens, pools->max_batch_slices));
+                  plan::kv_scale_state_name(precision.precision.kv_scale_state),
+                  std::int64_t{pools->kv_blocks} * plan::kBlockTokens, pools->max_batch_slices, precision.hash()));
   return std::unique_ptr<ServingHost>(std::move(host));
 }
 

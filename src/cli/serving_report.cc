@@ -14,7 +14,7 @@ namespace {
 
 // How many matrices are held in which stored format, and where the checkpoint's files contradict themselves or promise something that is
 // not done here: tensors decide, metadata is shown.
-void log_weights(const Runtime& runtime, const LogSink& log) {
+void log_weights(const Runtime& runtime, const lab::Inspection& inspection, const LogSink& log) {
   std::map<std::string, std::int64_t> formats;
   for (const model::WeightBinder::BoundWeight& weight : runtime.model->bound()) {
     if (weight.format == quant::WeightFormat::kPlain) continue;
@@ -26,7 +26,6 @@ void log_weights(const Runtime& runtime, const LogSink& log) {
     log(LogLevel::kInfo, fmt::format("Quantised weights: {}; multiplied weight-only, activations in {}", text,
                                      runtime.backend->compute() == backend::Compute::kBf16 ? "BF16" : "FP32"));
   }
-  const lab::Inspection inspection = lab::inspect(*runtime.checkpoint);
   for (const lab::LintFinding& finding : inspection.lint) {
     if (finding.severity == lab::LintSeverity::kNote) continue;
     log(LogLevel::kWarning, fmt::format("Checkpoint: [{}] {}{}{}", finding.code, finding.where,
@@ -36,7 +35,8 @@ void log_weights(const Runtime& runtime, const LogSink& log) {
 
 }  // namespace
 
-void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log) {
+void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const lab::Inspection& inspection,
+               const LogSink& log) {
   const ModelSpec& spec = runtime.model->spec();
   const plan::KvFormat format = runtime.backend->kv_format();
   const backend::WeightFootprint weights = runtime.backend->weights();
@@ -48,7 +48,7 @@ void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const 
           "Weight memory: planned {} bytes, packed {} bytes; loading planned at most {}, the process peaked at {}",
           runtime.weight_plan.packed_bytes, weights.bytes, format_bytes(runtime.weight_plan.peak_bytes()),
           runtime.peak_resident_loading > 0 ? format_bytes(runtime.peak_resident_loading) : "an unknown size"));
-  log_weights(runtime, log);
+  log_weights(runtime, inspection, log);
   for (const model::WeightBinder::Skipped& skipped : runtime.model->skipped()) {
     log(LogLevel::kInfo,
         fmt::format("Not loaded: {} ({} tensors, {})", skipped.what, skipped.tensors, format_bytes(skipped.bytes)));

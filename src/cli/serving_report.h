@@ -5,9 +5,11 @@
 #include "backend/backend.h"
 #include "base/log.h"
 #include "cli/runtime.h"
+#include "lab/inspect.h"
 
 namespace sterling::cli {
 
-void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const LogSink& log);
+void log_model(const Runtime& runtime, const backend::PoolOptions& pools, const lab::Inspection& inspection,
+               const LogSink& log);
 
 }  // namespace sterling::cli

@@ -90,6 +90,7 @@ json::array hashed_rows(const Precision& precision) {
     object.erase("requested");
     object.erase("requested_by");
     object.erase("reason");
+    object.erase("scale_source");  // names files; the values stand in kv_cache.scales
     rows.push_back(std::move(object));
   }
   return rows;
@@ -136,6 +137,7 @@ json::object manifest_json(const ManifestFacts& facts, const Precision& precisio
   hashed.erase("metadata");
   hashed["model"] = json::object{{"architecture", facts.architecture}, {"fingerprint", facts.fingerprint}};
   hashed["rows"] = hashed_rows(precision);
+  hashed["kv_cache"].as_object()["scales"].as_object().erase("source");
   document["hash"] = platform::sha256(json::serialize(canonical(hashed))).substr(0, kHashDigits);
   return document;
 }

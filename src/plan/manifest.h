@@ -24,7 +24,6 @@ struct ManifestFacts {
   std::string isa;          // "avx512bf16"
   std::string arithmetic;   // "canonical": all tiers of this class give equal bits
   std::vector<std::pair<std::string, std::string>> kernels;  // operation → kernel
-  PrecisionWishes wishes;
   MetadataWish metadata;
 };
 
