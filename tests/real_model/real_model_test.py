@@ -70,7 +70,7 @@ def main():
         return 77
     prompts = json.loads(REFERENCE.read_text())["prompts"]
     worst = 0.0
-    exact = Server(binary, model, "--compute", "fp32")
+    exact = Server(binary, model, "--compute", "fp32", "--kv-cache-dtype", "fp32")
     first_logprobs = {}
     for prompt in prompts:
         oracle = prompt["oracle"]
