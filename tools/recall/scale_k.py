@@ -8,20 +8,40 @@ power of two, and both are stored in FP32, since BF16 could not hold them: what 
 """
 
 import argparse
+import math
 import pathlib
 import shutil
 
+import ml_dtypes  # noqa: F401  (teaches numpy bfloat16)
+import numpy as np
 import safetensors
-import safetensors.torch
-import torch
+import safetensors.numpy
 
 
 def scaled(name, value, factor):
     if name.endswith("self_attn.k_norm.weight"):
-        return ((1 + value.double()) * factor - 1).float()
+        return ((1 + value.astype(np.float64)) * factor - 1).astype(np.float32)
     if name.endswith("self_attn.q_norm.weight"):
-        return ((1 + value.double()) / factor - 1).float()
+        return ((1 + value.astype(np.float64)) / factor - 1).astype(np.float32)
     return value
+
+
+def scale_k(source, target, factor):
+    """Raises ValueError with what is wrong of the arguments."""
+    if factor <= 0 or math.frexp(factor)[0] != 0.5:
+        raise ValueError(f"--factor is {factor}; accepted: a power of two")
+    if target.exists():
+        raise ValueError(f"{target} exists; accepted: a folder that is not there yet")
+    file = source / "model.safetensors"
+    with safetensors.safe_open(file, "np") as tensors:
+        values = {name: scaled(name, tensors.get_tensor(name), factor) for name in tensors.keys()}
+        metadata = tensors.metadata()
+    if not any(name.endswith("self_attn.k_norm.weight") for name in values):
+        raise ValueError(f"{file} has no tensor self_attn.k_norm.weight; accepted: a Qwen3.5 text checkpoint in one file")
+    target.mkdir(parents=True)
+    for extra in source.glob("*.json*"):
+        shutil.copy(extra, target)
+    safetensors.numpy.save_file(values, target / file.name, metadata=metadata)
 
 
 def main():
@@ -30,20 +50,10 @@ def main():
     parser.add_argument("target", type=pathlib.Path)
     parser.add_argument("--factor", type=float, required=True)
     args = parser.parse_args()
-    if args.factor <= 0 or torch.frexp(torch.tensor(args.factor)).mantissa != 0.5:
-        parser.error(f"--factor is {args.factor}; accepted: a power of two")
-    if args.target.exists():
-        parser.error(f"{args.target} exists; accepted: a folder that is not there yet")
-    file = args.source / "model.safetensors"
-    with safetensors.safe_open(file, "pt") as tensors:
-        values = {name: scaled(name, tensors.get_tensor(name), args.factor) for name in tensors.keys()}
-        metadata = tensors.metadata()
-    if not any(name.endswith("self_attn.k_norm.weight") for name in values):
-        parser.error(f"{file} has no tensor self_attn.k_norm.weight; accepted: a Qwen3.5 text checkpoint in one file")
-    args.target.mkdir(parents=True)
-    for extra in args.source.glob("*.json*"):
-        shutil.copy(extra, args.target)
-    safetensors.torch.save_file(values, args.target / file.name, metadata=metadata)
+    try:
+        scale_k(args.source, args.target, args.factor)
+    except ValueError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":
