@@ -211,6 +211,12 @@ class Backend {
   // Flips bits (of the element as read_kv_raw shows it) of one stored element. For proofs that readers read what was written.
   virtual void poke_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t position,
                        std::int32_t kv_head, std::int32_t dim, bool value, std::uint32_t xor_mask) = 0;
+  // Rows [row_begin, row_begin + rows) and columns [col_begin, col_begin + cols) of a packed weight, [rows][cols], without its bias: the products
+  // of one-hot inputs (exact in every input type) by the very kernel that multiplies it.
+  virtual std::vector<float> read_linear(LinearId id, std::int64_t row_begin, std::int64_t rows, std::int64_t col_begin,
+                                         std::int64_t cols) const = 0;
+  // As held after its transform; a convolution as [kernel][channels].
+  virtual std::vector<float> read_vector(VectorId id) const = 0;
   // Of the last moe().
   virtual RouterChoices read_choices() const = 0;
   // [value_heads][key_dim][value_dim]

@@ -101,6 +101,7 @@ std::array<LinearId, 3> load_parts(const Parts& parts, WeightBinder& binder) {
         binder.fail("load_failed", status.error());
         return ids;
       }
+      if (e == 0 || e + 1 == parts[p].weights.size()) binder.place(id, parts[p].weights[e], parts[p].rows);
     }
     for (const Part& part : parts) binder.loaded(part.weights[e]);
   }

@@ -174,6 +174,7 @@ Expected<std::unique_ptr<Model>> Model::load(const formats::Checkpoint& checkpoi
   if (Status status = binder.finish(); !status) return status.error();
   model->skipped_ = binder.skipped();
   model->bound_ = binder.bound();
+  model->placed_ = binder.placed();
   if (progress) progress(total, total);
   return model;
 }
@@ -256,12 +257,12 @@ void Model::run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* pro
 
   backend_.rms_norm(residual, layer.input_norm, spec_.rms_norm_eps, normed);
   if (const auto* attention = std::get_if<AttentionBlock>(&layer.mixer)) {
-    run_attention(*attention, tokens);
+    run_attention(index, *attention, tokens, probe);
     const std::int64_t width = std::int64_t{spec_.attention.heads} * spec_.attention.head_dim;
     project(top(act_.mixed, tokens, width), attention->o, tokens, see_mixer);
   } else {
     const auto& gdn = std::get<GdnBlock>(layer.mixer);
-    run_gdn(gdn, tokens);
+    run_gdn(index, gdn, tokens, probe);
     const std::int64_t width = std::int64_t{spec_.gdn->value_heads} * spec_.gdn->value_dim;
     project(top(act_.mixed, tokens, width), gdn.out, tokens, see_mixer);
   }
@@ -307,7 +308,7 @@ void Model::run_moe(const MoeBlock& block, std::int64_t tokens) {
                top(act_.block, tokens));
 }
 
-void Model::run_attention(const AttentionBlock& block, std::int64_t tokens) {
+void Model::run_attention(std::int32_t layer, const AttentionBlock& block, std::int64_t tokens, ForwardProbe* probe) {
   const AttentionSpec& attention = spec_.attention;
   const Matrix q = top(act_.q, tokens);
   const Matrix k = top(act_.k, tokens);
@@ -327,6 +328,7 @@ void Model::run_attention(const AttentionBlock& block, std::int64_t tokens) {
   backend_.write_kv(args, k, v);
   const Matrix mixed = top(act_.mixed, tokens, q.cols);
   backend_.attention(args, q, mixed);
+  if (probe != nullptr) probe->attention(layer, args, q, k, v, mixed);
   if (block.gate.present()) backend_.sigmoid_mul(mixed, gate, mixed);
 }
 
@@ -334,7 +336,7 @@ backend::GdnArgs Model::gdn_args(const GdnBlock& block) const {
   return {block.state_layer, &*spec_.gdn, block.conv, block.exp_a_log, block.dt_bias, block.norm, spec_.rms_norm_eps};
 }
 
-void Model::run_gdn(const GdnBlock& block, std::int64_t tokens) {
+void Model::run_gdn(std::int32_t layer, const GdnBlock& block, std::int64_t tokens, ForwardProbe* probe) {
   const GdnSpec& gdn = *spec_.gdn;
   const std::int64_t key_width = std::int64_t{gdn.key_heads} * gdn.key_dim;
   const std::int64_t width = std::int64_t{gdn.value_heads} * gdn.value_dim;
@@ -352,6 +354,7 @@ void Model::run_gdn(const GdnBlock& block, std::int64_t tokens) {
                     false);
   }
   backend_.gdn(gdn_args(block), qkv, z, a, b, top(act_.mixed, tokens, width));
+  if (probe != nullptr) probe->gdn(layer, gdn_args(block), qkv, a, b);
 }
 
 std::vector<float> Model::read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,

@@ -32,6 +32,12 @@ class ForwardProbe {
   virtual void mlp(std::int32_t layer, std::vector<float> values) = 0;
   // What the router of a layer with experts decided for each token.
   virtual void router(std::int32_t layer, backend::RouterChoices choices) = 0;
+  // A layer's attention or GDN has just run, in the backend's live buffers: q, k and v as they entered it, the output before its gate or
+  // projection. A probe may run the same operation again as long as it leaves the buffers as it found them.
+  virtual void attention(std::int32_t /*layer*/, const backend::AttentionArgs& /*args*/, backend::Matrix /*q*/,
+                         backend::Matrix /*k*/, backend::Matrix /*v*/, backend::Matrix /*out*/) {}
+  virtual void gdn(std::int32_t /*layer*/, const backend::GdnArgs& /*args*/, backend::Matrix /*qkv*/,
+                   backend::Matrix /*a*/, backend::Matrix /*b*/) {}
 };
 
 // What reading a checkpoint says without touching its weights.
@@ -72,6 +78,7 @@ class Model final : public Executor {
   const ModelSpec& spec() const { return spec_; }
   const std::vector<WeightBinder::Skipped>& skipped() const { return skipped_; }
   const std::vector<WeightBinder::BoundWeight>& bound() const { return bound_; }
+  const std::vector<WeightBinder::Placed>& placed() const { return placed_; }
   backend::Backend& backend() { return backend_; }
 
   const ExecutorLimits& limits() const override { return limits_; }
@@ -88,8 +95,8 @@ class Model final : public Executor {
   Model(backend::Backend& backend, ModelSpec spec) : backend_(backend), spec_(std::move(spec)) {}
 
   void run_layer(std::int32_t index, std::int64_t tokens, ForwardProbe* probe);
-  void run_attention(const AttentionBlock& block, std::int64_t tokens);
-  void run_gdn(const GdnBlock& block, std::int64_t tokens);
+  void run_attention(std::int32_t layer, const AttentionBlock& block, std::int64_t tokens, ForwardProbe* probe);
+  void run_gdn(std::int32_t layer, const GdnBlock& block, std::int64_t tokens, ForwardProbe* probe);
   void run_moe(const MoeBlock& block, std::int64_t tokens);
   void project(backend::Matrix in, backend::LinearId weight, std::int64_t tokens,
                const std::function<void(std::vector<float>)>& probe);
@@ -100,6 +107,7 @@ class Model final : public Executor {
   DecoderWeights weights_;
   std::vector<WeightBinder::Skipped> skipped_;
   std::vector<WeightBinder::BoundWeight> bound_;
+  std::vector<WeightBinder::Placed> placed_;
   ExecutorLimits limits_;
   Activations act_;
   backend::Matrix head_input_;  // [logit rows, hidden]

@@ -254,6 +254,7 @@ LinearId WeightBinder::load(const std::optional<quant::StoredWeight>& weight, co
     return {};
   }
   loaded(*weight);
+  place(*id, *weight, selection);
   return *id;
 }
 

@@ -21,6 +21,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -126,6 +127,17 @@ class WeightBinder {
   };
   const std::vector<BoundWeight>& bound() const { return bound_; }
 
+  // Where weights went in a real run: every matrix, of a layer's experts the first and the last. Views live as long as the checkpoint.
+  struct Placed {
+    backend::LinearId id;
+    quant::StoredWeight weight;
+    backend::RowSelection rows;
+  };
+  void place(backend::LinearId id, quant::StoredWeight weight, const backend::RowSelection& rows) {
+    placed_.push_back({id, std::move(weight), rows});
+  }
+  const std::vector<Placed>& placed() const { return placed_; }
+
   // The first problem: a missing, misshapen or unusable tensor, or, if all is bound, one that nothing used.
   Status finish();
 
@@ -161,6 +173,7 @@ class WeightBinder {
   std::vector<bool> used_;  // by place in the checkpoint's list
   std::vector<Skipped> skipped_;
   std::vector<BoundWeight> bound_;
+  std::vector<Placed> placed_;
   std::vector<Problem> problems_;
   bool finished_ = false;
 };

@@ -119,6 +119,9 @@ class CpuBackend final : public Backend {
                                     std::int64_t tokens, bool value) const override;
   void poke_kv(const AttentionArgs& args, std::span<const std::int32_t> block_table, std::int64_t position,
                std::int32_t kv_head, std::int32_t dim, bool value, std::uint32_t xor_mask) override;
+  std::vector<float> read_linear(LinearId id, std::int64_t row_begin, std::int64_t rows, std::int64_t col_begin,
+                                 std::int64_t cols) const override;
+  std::vector<float> read_vector(VectorId id) const override;
   RouterChoices read_choices() const override;
   std::vector<float> read_state(const GdnArgs& args, std::int32_t slot) const override;
   std::vector<float> read_conv_window(const GdnArgs& args, std::int32_t slot) const override;
