@@ -14,6 +14,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kUnavailable: return "unavailable";
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kDeadlineExceeded: return "deadline_exceeded";
+    case ErrorCode::kVerification: return "verification_failed";
     case ErrorCode::kInternal: return "internal";
   }
   return "internal";

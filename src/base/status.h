@@ -25,7 +25,8 @@ enum class ErrorCode {
   kUnavailable,        // not ready, draining
   kCancelled,
   kDeadlineExceeded,
-  kInternal,  // a broken promise of our own
+  kVerification,  // what runs is not what was asked for or declared
+  kInternal,      // a broken promise of our own
 };
 
 // Stable lower-case name ("invalid_argument", …), as printed in JSON errors.

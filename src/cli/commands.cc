@@ -25,6 +25,7 @@ std::span<const Command> commands() {
 }
 
 int exit_code_for(const Error& error) {
+  if (error.code == ErrorCode::kVerification) return kExitMismatch;
   return error.code == ErrorCode::kInvalidArgument ? kExitUsage : kExitFailure;
 }
 

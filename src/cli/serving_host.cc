@@ -14,6 +14,7 @@
 #include "cli/serving_defaults.h"
 #include "cli/serving_network.h"
 #include "cli/serving_precision.h"
+#include "cli/serving_proof.h"
 #include "cli/serving_report.h"
 #include "cli/version.h"
 #include "engine/engine.h"
@@ -35,23 +36,6 @@ class Host final : public ServingHost {
   std::unique_ptr<serving::Service> service;
   std::unique_ptr<server::Server> server;
 };
-
-// One token through the whole model: finite logits before anybody is told "ready".
-Status try_model(model::Model& model) {
-  const std::int32_t token = 0;
-  const std::int32_t block = 0;
-  const std::int32_t row = 0;
-  SequenceSlice slice;
-  slice.tokens = std::span(&token, 1);
-  slice.block_table = std::span(&block, 1);
-  slice.state_slot = model.limits().state_slots > 0 ? 0 : -1;
-  slice.logit_rows = std::span(&row, 1);
-  std::vector<float> logits(static_cast<std::size_t>(model.limits().vocab_size));
-  if (Status status = model.forward(BatchView{std::span(&slice, 1)}, logits); !status) return status;
-  if (std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) return {};
-  return make_error(ErrorCode::kCorrupt,
-                    "the model gives logits that are not finite on its first token; the weights are unusable");
-}
 
 std::chrono::milliseconds to_ms(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000.0));
@@ -88,7 +72,7 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (Status status = host->runtime.model->configure(*pools); !status) return status.error();
   log_model(host->runtime, *pools, precision.inspection, log);
   if (Status status = check_ledger(read_ledger(host->runtime, *pools), log); !status) return status.error();
-  if (Status status = try_model(*host->runtime.model); !status) return status.error();
+  if (Status status = prove_start(host->runtime, precision.precision, log); !status) return status.error();
 
   auto service = make_service_options(options, host->runtime, log);
   if (!service) return service.error();
@@ -112,6 +96,9 @@ Expected<std::unique_ptr<ServingHost>> start_serving(const config::ServeOptions&
   if (options.request_timeout) server.request_timeout = to_ms(*options.request_timeout);
   server.server_info = [json = std::move(settings_json)] { return json; };
   server.precision = [json = boost::json::serialize(precision.manifest)] { return json; };
+  server.prove = [&runtime = host->runtime, &engine = *host->engine, declared = precision.precision, log] {
+    return prove_live(runtime, engine, declared, log);
+  };
   server.facts = precision_facts(precision, host->runtime);
   server.system_fingerprint = precision.hash();
   server.log = log;

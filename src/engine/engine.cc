@@ -81,6 +81,16 @@ class ThreadedEngine final : public Engine {
     return live_ == 0;
   }
 
+  Status run_between_steps(std::int32_t blocks, const BorrowedWork& work) override {
+    Errand errand{blocks, &work, {}, false};
+    std::unique_lock lock(mutex_);
+    if (stopping_) return stopped();
+    errands_.push_back(&errand);
+    wake_.notify_one();
+    errand_done_.wait(lock, [&errand] { return errand.done; });
+    return errand.status;
+  }
+
   EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
     EngineStats stats = published_;
@@ -96,7 +106,27 @@ class ThreadedEngine final : public Engine {
     std::shared_ptr<EventSink> sink;
   };
 
+  // Work between steps, on the stack of the thread that waits for it.
+  struct Errand {
+    std::int32_t blocks = 0;
+    const BorrowedWork* work = nullptr;
+    Status status;
+    bool done = false;  // under mutex_
+  };
+
+  static Error stopped() { return make_error(ErrorCode::kUnavailable, "the server is shutting down"); }
+
+  void run_errands(const std::vector<Errand*>& errands, bool stop) {
+    for (Errand* errand : errands) {
+      errand->status = stop ? Status(stopped()) : loop_.borrow(errand->blocks, *errand->work);
+    }
+    const std::lock_guard lock(mutex_);
+    for (Errand* errand : errands) errand->done = true;
+    errand_done_.notify_all();
+  }
+
   void run() {
+    std::vector<Errand*> errands;
     std::vector<Submission> submissions;
     std::vector<RequestId> cancels;
     std::vector<StepLoop::Delivery> deliveries;
@@ -104,17 +134,21 @@ class ThreadedEngine final : public Engine {
     while (!stop) {
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock,
-                   [this] { return stopping_ || !submissions_.empty() || !cancels_.empty() || loop_.has_work(); });
+        wake_.wait(lock, [this] {
+          return stopping_ || !submissions_.empty() || !cancels_.empty() || !errands_.empty() || loop_.has_work();
+        });
         stop = stopping_;
         submissions.swap(submissions_);
         cancels.swap(cancels_);
+        errands.swap(errands_);
         for (Submission& s : submissions) loop_.add(s.id, std::move(s.request), std::move(s.sink));
         publish();  // in the same breath, so that no reader misses a submission between mailbox and loop
       }
       for (const RequestId id : cancels) loop_.cancel(id, deliveries);
       submissions.clear();
       cancels.clear();
+      if (!errands.empty()) run_errands(errands, stop);
+      errands.clear();
       if (stop) {
         loop_.cancel_all(deliveries);
       } else {
@@ -149,9 +183,11 @@ class ThreadedEngine final : public Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
+  std::condition_variable errand_done_;
   // Under mutex_:
   std::vector<Submission> submissions_;
   std::vector<RequestId> cancels_;
+  std::vector<Errand*> errands_;
   EngineStats published_;
   RequestId last_id_ = 0;
   std::int64_t live_ = 0;  // accepted, last event not yet delivered

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,6 +104,12 @@ class Engine {
   // Every accepted request's last event has been delivered.
   virtual bool idle() const = 0;
   virtual EngineStats stats() const = 0;
+
+  // Runs `work` on the engine thread between two steps and waits for it: nothing else uses the executor meanwhile, and running sequences go on
+  // afterwards as if nothing had been. It gets `blocks` KV blocks and, where the model has recurrent state, a slot (else -1) that no sequence
+  // holds. kResourceExhausted: not that many are free now; kUnavailable: the engine is being destroyed.
+  using BorrowedWork = std::function<void(std::span<const std::int32_t> blocks, std::int32_t state_slot)>;
+  virtual Status run_between_steps(std::int32_t blocks, const BorrowedWork& work) = 0;
 };
 
 // `executor` must outlive the engine. Starts the engine thread. The smaller of the options and executor.limits() holds; max_running is

@@ -32,6 +32,19 @@ void Scheduler::remove(Sequence& sequence) {
   waiting_.erase(place);
 }
 
+std::optional<Scheduler::Loan> Scheduler::borrow(std::int32_t blocks) {
+  if (blocks_.free() < blocks || (limits_.state_slots > 0 && slots_.free() == 0)) return std::nullopt;
+  Loan loan;
+  for (std::int32_t i = 0; i < blocks; ++i) loan.blocks.push_back(*blocks_.take());
+  if (limits_.state_slots > 0) loan.state_slot = *slots_.take();
+  return loan;
+}
+
+void Scheduler::give_back(const Loan& loan) {
+  for (const std::int32_t block : loan.blocks) blocks_.release(block);
+  if (loan.state_slot >= 0) slots_.release(loan.state_slot);
+}
+
 std::span<const PlannedSlice> Scheduler::plan() {
   plan_.clear();
   tokens_left_ = limits_.max_batch_tokens;

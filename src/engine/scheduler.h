@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,6 +48,14 @@ class Scheduler {
   void enqueue(Sequence& sequence);
   // Forgets a sequence, waiting or running, and frees what it holds.
   void remove(Sequence& sequence);
+
+  // Memory that no sequence holds, for work between steps; give it back before the next plan. Nullopt: not that much is free.
+  struct Loan {
+    std::vector<std::int32_t> blocks;
+    std::int32_t state_slot = -1;  // -1 where the model has no recurrent state
+  };
+  std::optional<Loan> borrow(std::int32_t blocks);
+  void give_back(const Loan& loan);
 
   // The next step. Not empty while there is any sequence. The caller computes the tokens and calls Sequence::advance (or
   // remove()) for every slice before the next plan. Valid until then.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
 
 namespace sterling::engine {
@@ -163,6 +165,21 @@ void StepLoop::end(Live& live, FinishReason reason, const Error* error, std::vec
 void StepLoop::forget(Live& live) {
   scheduler_.remove(live.sequence);
   live_.erase(live.sequence.id());
+}
+
+Status StepLoop::borrow(std::int32_t blocks, const Engine::BorrowedWork& work) {
+  const auto loan = scheduler_.borrow(blocks);
+  if (!loan) {
+    return make_error(
+        ErrorCode::kResourceExhausted,
+        fmt::format("{} KV blocks{} are needed beside the running requests; {} blocks and {} state slots are free: try "
+                    "again when less is running",
+                    blocks, limits_.state_slots > 0 ? " and a state slot" : "", scheduler_.blocks().free(),
+                    scheduler_.slots().free()));
+  }
+  work(loan->blocks, loan->state_slot);
+  scheduler_.give_back(*loan);
+  return {};
 }
 
 EngineStats StepLoop::stats() const {

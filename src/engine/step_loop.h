@@ -36,6 +36,9 @@ class StepLoop {
   // One forward pass and its draws. Appends the events in order of arrival of their requests' slices.
   void step(std::vector<Delivery>& out);
 
+  // Engine::run_between_steps.
+  Status borrow(std::int32_t blocks, const Engine::BorrowedWork& work);
+
   EngineStats stats() const;
   const Scheduler& scheduler() const { return scheduler_; }
 

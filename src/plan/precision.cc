@@ -178,7 +178,7 @@ Status check_strict(const Precision& precision) {
                         row.requested_by, row.effective, row.reason);
   }
   if (text.empty()) return {};
-  return make_error(ErrorCode::kInvalidArgument, fmt::format("--strict: {}", text), "--strict");
+  return make_error(ErrorCode::kVerification, fmt::format("--strict: {}", text), "--strict");
 }
 
 }  // namespace

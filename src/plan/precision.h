@@ -124,8 +124,8 @@ struct Precision {
   std::vector<PrecisionRow> rows;
 };
 
-// kInvalidArgument: a wish that is not offered, sources that disagree under `checkpoint`, scales that are missing or all 1 without acceptance,
-// a deviation under `strict`. kUnsupported: a type that this backend can't do. `where` is the flag.
+// kInvalidArgument: a wish that is not offered, sources that disagree under `checkpoint`, scales that are missing or all 1 without acceptance.
+// kVerification: a deviation under `strict`. kUnsupported: a type that this backend can't do. `where` is the flag.
 Expected<Precision> resolve_precision(const PrecisionInput& input);
 
 // The sentence that operators of other engines know and grep for.

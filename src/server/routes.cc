@@ -106,6 +106,7 @@ constexpr std::array kRoutes = {
     Route{Method::kGet, "/version", false, false, get_version, nullptr},
     Route{Method::kGet, "/server_info", false, true, get_server_info, nullptr},
     Route{Method::kGet, "/v1/precision", false, true, get_precision, nullptr},
+    Route{Method::kPost, "/v1/precision/prove", false, true, nullptr, handle_prove},
     Route{Method::kGet, "/v1/models", false, true, get_models, nullptr},
     Route{Method::kGet, "/v1/models/", true, true, get_model, nullptr},
     Route{Method::kPost, "/v1/chat/completions", false, true, nullptr, handle_chat},

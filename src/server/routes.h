@@ -31,6 +31,8 @@ const Route* find_route(const Context& context, const Request& request, Response
 // From generation_run.cc.
 boost::asio::awaitable<Response> handle_chat(Connection& connection, Context& context, const Request& request);
 boost::asio::awaitable<Response> handle_completion(Connection& connection, Context& context, const Request& request);
+// From prove.cc.
+boost::asio::awaitable<Response> handle_prove(Connection& connection, Context& context, const Request& request);
 // From tokens.cc.
 boost::asio::awaitable<Response> handle_tokenize(Connection& connection, Context& context, const Request& request);
 boost::asio::awaitable<Response> handle_detokenize(Connection& connection, Context& context, const Request& request);

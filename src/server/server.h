@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -44,7 +45,9 @@ struct ServerOptions {
   // --- documents of the caller, each one JSON value; called on the I/O thread, must be quick. Empty: the route answers 404.
   std::function<std::string()> server_info;  // GET /server_info
   std::function<std::string()> precision;    // GET /v1/precision
-  PrecisionFacts facts;                      // for the X-Sterling-Manifest header, /ready and /metrics
+  // POST /v1/precision/prove: proves again and answers with status and document. Runs on one of the service's threads and may take seconds.
+  std::function<std::pair<int, std::string>()> prove;
+  PrecisionFacts facts;  // for the X-Sterling-Manifest header, /ready and /metrics
 
   LogSink log;
 };

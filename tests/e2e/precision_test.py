@@ -211,5 +211,32 @@ class Precision(unittest.TestCase):
         self.assertEqual(refused.returncode, 2)
 
 
+    def test_the_proof_runs_at_start_and_again_when_asked(self):
+        with Server(self.model, "--kv-cache-dtype", "fp8_e4m3", "--kv-scales", self.sidecar("p.json", 0.5, 0.25)) as server:
+            for check in ("kv.size", "kv.write", "kv.read", "kv.flip", "state", "weights", "logits"):
+                self.assertIn(f"Proof of {check}: passed", server.text())
+            self.assertIn("proof passed=true", server.text())
+            before = json.loads(server.call("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 8, "temperature": 0, "return_token_ids": True})[1])
+            report = json.loads(server.call("/v1/precision/prove", {})[1])
+            self.assertIs(report["passed"], True)
+            self.assertEqual([c["check"] for c in report["checks"]], ["kv.size", "kv.write", "kv.read", "kv.flip", "state", "weights", "logits"])
+            after = json.loads(server.call("/v1/completions", {"prompt": [5, 6, 7], "max_tokens": 8, "temperature": 0, "return_token_ids": True})[1])
+            self.assertEqual(before["choices"][0]["token_ids"], after["choices"][0]["token_ids"])
+
+    def test_running_requests_go_on_through_a_proof(self):
+        body = {"prompt": [9, 8, 7], "max_tokens": 60, "temperature": 0, "return_token_ids": True, "ignore_eos": True}
+        with Server(self.model) as server:
+            alone = json.loads(server.call("/v1/completions", body)[1])["choices"][0]["token_ids"]
+            answers = []
+            runs = [threading.Thread(target=lambda: answers.append(json.loads(server.call("/v1/completions", body)[1]))) for _ in range(3)]
+            for run in runs:
+                run.start()
+            for _ in range(5):
+                self.assertIs(json.loads(server.call("/v1/precision/prove", {})[1])["passed"], True)
+            for run in runs:
+                run.join(60)
+            self.assertEqual([answer["choices"][0]["token_ids"] for answer in answers], [alone] * 3)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], verbosity=2)

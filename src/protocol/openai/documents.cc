@@ -25,6 +25,7 @@ constexpr std::array kErrors = {
     ErrorRow{ErrorCode::kDeadlineExceeded, 504, "timeout_error"},
     ErrorRow{ErrorCode::kCorrupt, 500, "server_error"},
     ErrorRow{ErrorCode::kIo, 500, "server_error"},
+    ErrorRow{ErrorCode::kVerification, 500, "server_error"},
     ErrorRow{ErrorCode::kInternal, 500, "server_error"},
 };
 

@@ -68,6 +68,9 @@ class FakeEngine : public engine::Engine {
     const std::lock_guard lock(mutex_);
     return running_.empty();
   }
+  Status run_between_steps(std::int32_t, const BorrowedWork&) override {
+    return make_error(ErrorCode::kUnsupported, "a scripted engine has no memory to lend");
+  }
   engine::EngineStats stats() const override {
     const std::lock_guard lock(mutex_);
     engine::EngineStats out = stats_;
