@@ -1,5 +1,6 @@
 #include "engine/scheduler.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -42,6 +43,31 @@ class SchedulerTest : public testing::Test {
  private:
   std::vector<std::unique_ptr<Sequence>> sequences_;
 };
+
+TEST_F(SchedulerTest, LendsWhatNobodyHolds) {
+  Scheduler scheduler({.block_tokens = 4,
+                       .kv_blocks = 6,
+                       .state_slots = 2,
+                       .max_running = 2,
+                       .max_batch_tokens = 16,
+                       .max_logit_rows = 8});
+  Sequence& first = add(scheduler, 8);
+  step(scheduler);
+  const auto loan = scheduler.borrow(3);
+  ASSERT_TRUE(loan.has_value());
+  EXPECT_EQ(loan->blocks.size(), 3U);
+  EXPECT_NE(loan->state_slot, first.state_slot);
+  for (const std::int32_t block : loan->blocks) {
+    EXPECT_EQ(std::count(first.block_table.begin(), first.block_table.end(), block), 0);
+  }
+  scheduler.give_back(*loan);
+  EXPECT_EQ(scheduler.blocks().used(), 2);
+  EXPECT_EQ(scheduler.slots().used(), 1);
+  EXPECT_FALSE(scheduler.borrow(5).has_value());
+  add(scheduler, 4);
+  step(scheduler);
+  EXPECT_FALSE(scheduler.borrow(1).has_value());  // both slots are taken
+}
 
 TEST_F(SchedulerTest, DecodesFirstThenChunksInOrderOfArrival) {
   Scheduler scheduler({.block_tokens = 4,

@@ -117,7 +117,7 @@ struct Case {
 
 const std::string kUp = "model.layers.0.mlp.up_proj";
 
-std::vector<Case> cases() {
+std::vector<Case> weight_cases() {
   return {
       {"missing_tensor", [](auto&, auto& t, auto&) { t.erase(kUp + ".weight"); }, false},
       {"unused_tensor", [](auto&, auto& t, auto&) { t["model.mystery.weight"] = zeros("BF16", {2}); }, false},
@@ -212,6 +212,11 @@ std::vector<Case> cases() {
          make_fp8(t, "model.layers.0.mlp.gate", 0.5F);
        },
        true},
+  };
+}
+
+std::vector<Case> storage_cases() {
+  return {
       // Twice: codes in both layouts of one module, a part and what it is fused from, fused experts beside single ones.
       {"stored_twice",
        [](auto&, auto& t, auto&) {
@@ -256,6 +261,12 @@ std::vector<Case> cases() {
        },
        true},
   };
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = weight_cases();
+  for (Case& one : storage_cases()) all.push_back(std::move(one));
+  return all;
 }
 
 std::string serialize(const Tensors& tensors) {

@@ -92,6 +92,9 @@ TEST(PlannedMemory, EqualsTheAllocators) {
     const ModelSpec& spec = subject.spec;
     SCOPED_TRACE(testing::Message() << "round " << round << ", KV " << plan::kv_format_name(*subject.pools.kv));
     const auto backend = make_cpu_backend({subject.compute, *kernels, threads->get()});
+    if (spec.count(LayerKind::kFullAttention) > 0) {
+      ASSERT_TRUE(backend->add_rope(spec.attention.rope).ok());
+    }
     ASSERT_TRUE(backend->configure(spec, subject.pools).ok());
 
     const std::int64_t layers = spec.count(LayerKind::kFullAttention);
