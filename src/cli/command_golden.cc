@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "cli/command.h"
 #include "cli/console.h"
 #include "cli/golden_subject.h"
+#include "cli/precision_subject.h"
 #include "cli/runtime.h"
 #include "config/report.h"
 #include "config/resolver.h"
@@ -54,19 +56,84 @@ constexpr std::array kSettings{
             .help = "Prompt tokens per step; 0: all at once. Results have the same bits.",
             .placeholder = "N",
             .max = 1 << 20},
-    Setting{.key = "group",
-            .help = "Entry group in files that hold several (kv_none, kv_scaled, kv_unit).",
-            .placeholder = "NAME"},
+    Setting{.key = "kv_cache_dtype",
+            .type = SettingType::kChoice,
+            .effect = Effect::kResults,
+            .help = "Stored type of keys and values; not given: that of the compute type. fp8_e4m3 is compared with "
+                    "the set that has the "
+                    "checkpoint's scales.",
+            .placeholder = "TYPE",
+            .choices = {{{"fp32"}, {"bf16"}, {"fp8_e4m3"}, {"fp8", "fp8_e4m3"}}}},
+    Setting{.key = "accept_unscaled_kv",
+            .type = SettingType::kBoolean,
+            .default_text = "false",
+            .effect = Effect::kResults,
+            .help = "With fp8_e4m3: scales of 1.0 whatever the checkpoint holds, compared with the set made so."},
+    Setting{
+        .key = "group",
+        .help = "Entry group in files that hold several (kv_none, kv_scaled, kv_unit); not given: the one that fits.",
+        .placeholder = "NAME"},
     Setting{
         .key = "json", .type = SettingType::kBoolean, .default_text = "false", .help = "One JSON document on stdout."},
 };
 constexpr config::Schema kSchema{.command = "golden", .settings = kSettings};
 
+// How K and V are to be stored.
+struct GoldenKv {
+  std::optional<plan::KvFormat> format;  // empty: as the compute type has it
+  bool unscaled = false;
+
+  bool fp8() const { return format && format->k == plan::KvType::kFp8E4m3; }
+};
+
+GoldenKv wished_kv(const config::Settings& settings) {
+  GoldenKv kv;
+  kv.unscaled = settings.boolean("accept_unscaled_kv");
+  if (const auto name = settings.optional_text("kv_cache_dtype")) {
+    const auto type = plan::kv_type_from_name(*name);
+    STERLING_CHECK(type.has_value());
+    kv.format = plan::KvFormat{*type, *type};
+  }
+  return kv;
+}
+
+// The set that was made with K and V as they are to be stored.
+Expected<std::string> choose_group(const std::filesystem::path& file, const std::string& asked, const GoldenKv& kv) {
+  if (!asked.empty()) return asked;
+  auto groups = lab::golden_groups(file);
+  if (!groups) return groups.error();
+  const bool several = std::find(groups->begin(), groups->end(), "") == groups->end() && !groups->empty();
+  if (kv.fp8() && !several) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("--kv-cache-dtype fp8_e4m3: {} has no set made with FP8 keys and values", file.string()),
+        "--kv-cache-dtype");
+  }
+  if (!several) return std::string();
+  return std::string(!kv.fp8() ? "kv_none" : kv.unscaled ? "kv_unit" : "kv_scaled");
+}
+
+Expected<plan::KvScales> scales_for(const Runtime& runtime, const GoldenKv& kv) {
+  if (!kv.fp8()) return plan::KvScales{};
+  PrecisionRequest request;
+  request.checkpoint = runtime.checkpoint.get();
+  request.spec = &runtime.model->spec();
+  request.backend = runtime.backend->capabilities();
+  request.wishes.kv = {"fp8_e4m3", "flag --kv-cache-dtype"};
+  request.wishes.accept_unscaled_kv = kv.unscaled;
+  auto precision = resolve(request);
+  if (!precision) return precision.error();
+  return kv.unscaled ? plan::KvScales{} : precision->kv_scales;
+}
+
 Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   const std::filesystem::path dir = settings.text("dir");
   if (dir.empty())
     return make_error(ErrorCode::kInvalidArgument, "golden needs a DIR with checkpoint/ and golden.safetensors", "DIR");
-  auto data = lab::load_golden(dir / "golden.safetensors", settings.text("group"));
+  const GoldenKv kv = wished_kv(settings);
+  auto group = choose_group(dir / "golden.safetensors", settings.text("group"), kv);
+  if (!group) return group.error();
+  auto data = lab::load_golden(dir / "golden.safetensors", *group);
   if (!data) return data.error();
   RuntimeOptions options;
   options.model = (dir / "checkpoint").string();
@@ -77,15 +144,18 @@ Expected<lab::GoldenReport> compare(const config::Settings& settings) {
   if (!runtime) return runtime.error();
   const std::string isa = runtime->kernels->name;
   const bool moe = runtime->model->spec().moe.has_value();
+  auto scales = scales_for(*runtime, kv);
+  if (!scales) return scales.error();
   std::size_t longest = 1;
   for (const lab::GoldenPrompt& prompt : data->prompts) {
     longest = std::max(longest, prompt.tokens.size() + prompt.greedy_tokens.size());
   }
   auto subject = ModelSubject::create(std::move(*runtime), static_cast<std::int32_t>(longest),
-                                      static_cast<std::int32_t>(settings.integer("chunk")));
+                                      static_cast<std::int32_t>(settings.integer("chunk")), kv.format, *scales);
   if (!subject) return subject.error();
-  const auto compute =
-      options.compute == backend::Compute::kFp32 ? lab::GoldenCompute::kFp32 : lab::GoldenCompute::kBf16;
+  // K and V in BF16 round like a product's input.
+  const bool rounds = options.compute == backend::Compute::kBf16 || (kv.format && kv.format->k == plan::KvType::kBf16);
+  const auto compute = rounds ? lab::GoldenCompute::kBf16 : lab::GoldenCompute::kFp32;
   // What the routers decide without BF16 roundings.
   std::unique_ptr<ModelSubject> unrounded;
   if (moe && compute == lab::GoldenCompute::kBf16) {

@@ -74,7 +74,8 @@ std::vector<float> transpose_window(const std::vector<float>& window, std::size_
 }  // namespace
 
 Expected<std::unique_ptr<ModelSubject>> ModelSubject::create(Runtime runtime, std::int32_t max_tokens,
-                                                             std::int32_t chunk) {
+                                                             std::int32_t chunk, std::optional<plan::KvFormat> kv,
+                                                             plan::KvScales scales) {
   std::unique_ptr<ModelSubject> subject(new ModelSubject(std::move(runtime)));
   backend::PoolOptions pools;
   pools.max_batch_tokens = chunk > 0 ? std::min(chunk, max_tokens) : max_tokens;
@@ -82,6 +83,8 @@ Expected<std::unique_ptr<ModelSubject>> ModelSubject::create(Runtime runtime, st
   pools.max_sequence_tokens = max_tokens;
   pools.state_slots = 1;
   pools.kv_blocks = (max_tokens + plan::kBlockTokens - 1) / plan::kBlockTokens;
+  pools.kv = kv;
+  pools.kv_scales = std::move(scales);
   if (Status status = subject->runtime_.model->configure(pools); !status) return status.error();
   subject->chunk_ = chunk > 0 ? chunk : max_tokens;
   subject->block_table_.resize(static_cast<std::size_t>(pools.kv_blocks));
@@ -125,6 +128,13 @@ Expected<lab::GoldenRun> ModelSubject::run(std::span<const std::int32_t> tokens,
   for (std::int32_t layer = 0; layer < spec.layer_count(); ++layer) {
     append(run.k, model.read_kv(layer, block_table_, n, false));
     append(run.v, model.read_kv(layer, block_table_, n, true));
+    const plan::KvFormat format = runtime_.backend->kv_format();
+    for (const bool value : {false, true}) {
+      if ((value ? format.v : format.k) != plan::KvType::kFp8E4m3) continue;
+      const auto codes = model.read_kv_raw(layer, block_table_, n, value);
+      auto& all = value ? run.v_codes : run.k_codes;
+      all.insert(all.end(), codes.begin(), codes.end());
+    }
     append(run.gdn_state, model.read_state(layer, 0));
     if (spec.gdn) {
       append(run.gdn_conv,

@@ -10,8 +10,10 @@ namespace sterling::cli {
 
 class ModelSubject final : public lab::GoldenSubject {
  public:
-  // `chunk`: tokens per prefill step (0: the whole prompt at once).
-  static Expected<std::unique_ptr<ModelSubject>> create(Runtime runtime, std::int32_t max_tokens, std::int32_t chunk);
+  // `chunk`: tokens per prefill step (0: the whole prompt at once). `kv`: absent as the compute type has it.
+  static Expected<std::unique_ptr<ModelSubject>> create(Runtime runtime, std::int32_t max_tokens, std::int32_t chunk,
+                                                        std::optional<plan::KvFormat> kv = std::nullopt,
+                                                        plan::KvScales scales = {});
 
   const ModelSpec& spec() const override { return runtime_.model->spec(); }
   Expected<lab::GoldenRun> run(std::span<const std::int32_t> tokens, bool want_internals) override;

@@ -39,13 +39,21 @@ struct LogitBound {
   double bound = 0.0;
 };
 
-LogitBound logit_bound(const GoldenPrompt& prompt, GoldenCompute compute, const ModelSpec& spec) {
+// What quantised K and V add to a bound (golden_bounds.h).
+double quantised_slack(bool quantised, GoldenCompute compute, std::size_t tokens, double shift) {
+  if (!quantised || (compute == GoldenCompute::kFp32 && tokens <= kQuantisedTightTokens)) return 0.0;
+  return kQuantisedShare * shift;
+}
+
+LogitBound logit_bound(const GoldenPrompt& prompt, bool quantised, GoldenCompute compute, const ModelSpec& spec) {
   LogitBound out;
   if (prompt.logits.narrow) {
     out.distance = max_abs_error(std::span<const double>(prompt.logits.narrow->values), prompt.logits.wide.values);
   }
   const double magnitude = max_abs(prompt.logits.wide.values);
-  out.bound = error_bound(compute, yardstick(out.distance.value_or(0.0), magnitude), spec.gdn.has_value());
+  const double slack = quantised_slack(quantised, compute, prompt.tokens.size(), prompt.quantisation_shift);
+  const double distance = slack > 0.0 ? prompt.plain_distance : out.distance.value_or(0.0);
+  out.bound = error_bound(compute, yardstick(distance, magnitude), spec.gdn.has_value()) + slack;
   return out;
 }
 
@@ -64,7 +72,7 @@ Status find_flips(GoldenSubject& subject, GoldenSubject& unrounded, const Golden
     return RoutedRun{run.router_experts, run.router_margins, run.router_magnitudes};
   };
   const double magnitude = max_abs(prompt.logits.wide.values);
-  const double bound = logit_bound(prompt, compute, subject.spec()).bound;
+  const double bound = logit_bound(prompt, false, compute, subject.spec()).bound;
   result.flips = first_flips(view(*wanted), view(*rounded), text.size(), magnitude > 0.0 ? bound / magnitude : 0.0);
   result.comparable = first_flipped_position(result.flips, result.comparable);
   return {};
@@ -90,7 +98,7 @@ Expected<GoldenPromptResult> compare_logits(const GoldenData& data, const Golden
     out.top1_matches += argmax(got) == argmax(reference) ? 1 : 0;
     out.top1_total += 1;
   }
-  const LogitBound bound = logit_bound(prompt, compute, spec);
+  const LogitBound bound = logit_bound(prompt, data.quantised_kv, compute, spec);
   out.logits.hf_fp32_error = bound.distance;
   out.logits.bound = bound.bound;
   return out;
@@ -154,6 +162,9 @@ class LayerComparison {
 
     for (std::size_t row = 0; row < rows; ++row) {
       GoldenResult result = compare_slice("hidden", hidden, run_.hidden, row, 0.0);
+      if (!internals_.hidden_shift.empty()) {
+        result.bound += quantised_slack(true, compute_, prompt_.tokens.size(), internals_.hidden_shift[row]);
+      }
       magnitude_.push_back(result.max_abs_reference);
       distance_.push_back(result.hf_fp32_error.value_or(0.0));
       if (row == 0) {
@@ -180,6 +191,10 @@ class LayerComparison {
       if (spec_.layers[layer] == LayerKind::kFullAttention) {
         if (internals_.k) entries.push_back(compare_layer("k", *internals_.k, run_.k, attention, layer, 0.0));
         if (internals_.v) entries.push_back(compare_layer("v", *internals_.v, run_.v, attention, layer, 0.0));
+        if (compute_ == GoldenCompute::kFp32) {
+          compare_codes("k_codes", internals_.k_codes, run_.k_codes, attention, entries);
+          compare_codes("v_codes", internals_.v_codes, run_.v_codes, attention, entries);
+        }
         ++attention;
       } else {
         if (internals_.gdn_state) {
@@ -249,6 +264,21 @@ class LayerComparison {
     out.bound = error_bound(compute_, yardstick(noise(layer) * static_cast<double>(logit) / 2.0, out.max_abs_reference),
                             spec_.gdn.has_value());
     return out;
+  }
+
+  // Codes one by one; the error is how many differ, and all do where the run stored none.
+  void compare_codes(std::string_view name, const std::vector<std::byte>& wanted, const std::vector<std::byte>& got,
+                     std::size_t index, std::vector<GoldenResult>& entries) const {
+    if (wanted.empty()) return;
+    const std::size_t size = wanted.size() / static_cast<std::size_t>(spec_.count(LayerKind::kFullAttention));
+    GoldenResult out;
+    out.name = name;
+    out.max_abs_reference = static_cast<double>(size);
+    for (std::size_t i = index * size; i < (index + 1) * size; ++i) {
+      const bool equal = got.size() == wanted.size() && got[i] == wanted[i];
+      out.max_abs_error += equal ? 0.0 : 1.0;
+    }
+    entries.push_back(std::move(out));
   }
 
   std::string entry_name(std::string_view what) const { return fmt::format("{}.{}.f64", prompt_.name, what); }

@@ -29,9 +29,10 @@ struct GoldenRun {
   std::vector<float> router_weights;         // the same
   // [layers with experts][n] last chosen logit minus the best one not chosen, and the largest |logit|
   std::vector<float> router_margins, router_magnitudes;
-  std::vector<float> k, v;       // [full-attention layers][kv_heads][n][head_dim], read back as the cache holds them
-  std::vector<float> gdn_state;  // [GDN layers][value_heads][key_dim][value_dim]
-  std::vector<float> gdn_conv;   // [GDN layers][channels][kernel - 1] last raw inputs of the convolution, oldest first
+  std::vector<float> k, v;  // [full-attention layers][kv_heads][n][head_dim], read back as the cache holds them
+  std::vector<std::byte> k_codes, v_codes;  // the same before the scale; empty where K and V are no E4M3 codes
+  std::vector<float> gdn_state;             // [GDN layers][value_heads][key_dim][value_dim]
+  std::vector<float> gdn_conv;  // [GDN layers][channels][kernel - 1] last raw inputs of the convolution, oldest first
 };
 
 // The model under test. Not thread-safe.
@@ -47,7 +48,8 @@ class GoldenSubject {
 
 // One entry against its reference.
 struct GoldenResult {
-  std::string name;            // "logits", "hidden", "mixer", "mlp", "k", "v", "gdn_state", "gdn_conv"
+  std::string
+      name;  // "logits", "hidden", "mixer", "mlp", "k", "v", "k_codes", "v_codes" (the error is a count), "gdn_state", "gdn_conv"
   double max_abs_error = 0.0;  // infinity when a value is not finite
   double max_abs_reference = 0.0;
   std::optional<double> hf_fp32_error;  // absent where the reference holds no float32 values

@@ -40,6 +40,12 @@ class Reader {
     return out;
   }
 
+  std::vector<std::byte> codes(const std::string& name) {
+    if (find(name) == nullptr) return {};
+    const TensorView* view = require(name, DType::kF8E4M3);
+    return view == nullptr ? std::vector<std::byte>{} : std::vector<std::byte>(view->data.begin(), view->data.end());
+  }
+
   GoldenTensor wide(const std::string& name) {
     const TensorView* view = require(name, DType::kF64);
     return view == nullptr ? GoldenTensor{} : copy<double>(name, *view);
@@ -124,6 +130,8 @@ std::optional<GoldenInternals> read_internals(Reader& reader, const std::string&
       reader.fail(prompt + "router.experts", "its size differs from router.weights'");
     }
   }
+  out.k_codes = reader.codes(prompt + "k.codes");
+  out.v_codes = reader.codes(prompt + "v.codes");
   out.gdn_state = reader.optional_entry(prompt + "gdn.state", 4);
   out.gdn_conv = reader.optional_entry(prompt + "gdn.conv", 3);
   if (!reader.ok()) return out;
@@ -189,7 +197,45 @@ std::set<std::string> groups_of(const formats::SafetensorsContents& contents) {
   return out;
 }
 
+double largest_difference(std::span<const double> a, std::span<const double> b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+  return largest;
+}
+
+// How far this set lies from the one without quantised K and V, prompt by prompt and layer by layer.
+void measure_shift(Reader& plain, GoldenPrompt& prompt) {
+  const GoldenTensor logits = plain.wide(prompt.name + ".logits.f64");
+  if (!plain.ok()) return;
+  if (logits.shape != prompt.logits.wide.shape || plain.integers(prompt.name + ".tokens") != prompt.tokens) {
+    plain.fail(prompt.name + ".logits.f64", "differs in tokens or shape from the set with quantised K and V");
+    return;
+  }
+  prompt.quantisation_shift = largest_difference(logits.values, prompt.logits.wide.values);
+  if (const auto narrow = plain.narrow(prompt.name + ".logits.f32"); narrow && narrow->shape == logits.shape) {
+    prompt.plain_distance = largest_difference(logits.values, narrow->values);
+  }
+  if (!prompt.internals) return;
+  const GoldenTensor hidden = plain.wide(prompt.name + ".hidden.f64");
+  const GoldenTensor& own = prompt.internals->hidden.wide;
+  if (!plain.ok() || hidden.shape != own.shape) return;
+  const std::size_t size = own.slice_size();
+  for (std::size_t row = 0; row * size < own.values.size(); ++row) {
+    prompt.internals->hidden_shift.push_back(largest_difference(std::span(hidden.values).subspan(row * size, size),
+                                                                std::span(own.values).subspan(row * size, size)));
+  }
+}
+
 }  // namespace
+
+Expected<std::vector<std::string>> golden_groups(const std::filesystem::path& path) {
+  Expected<platform::MappedFile> file = platform::MappedFile::open(path);
+  if (!file) return file.error();
+  Expected<formats::SafetensorsContents> contents = formats::parse_safetensors(file->data(), path.string());
+  if (!contents) return contents.error();
+  const std::set<std::string> groups = groups_of(*contents);
+  return std::vector<std::string>(groups.begin(), groups.end());
+}
 
 Expected<GoldenData> load_golden(const std::filesystem::path& path, std::string_view group) {
   Expected<platform::MappedFile> file = platform::MappedFile::open(path);
@@ -217,6 +263,12 @@ Expected<GoldenData> load_golden(const std::filesystem::path& path, std::string_
     const std::string name = prompt_name(std::string_view(view.name).substr(prefix.size()));
     if (!name.empty()) out.prompts.push_back(read_prompt(reader, name));
     if (!reader.ok()) return reader.error();
+  }
+  out.quantised_kv = !group.empty() && group != "kv_none" && groups.contains("kv_none");
+  if (out.quantised_kv) {
+    Reader plain(*contents, path.string(), "kv_none.");
+    for (GoldenPrompt& prompt : out.prompts) measure_shift(plain, prompt);
+    if (!plain.ok()) return plain.error();
   }
   const auto with_internals = [](const GoldenPrompt& prompt) { return prompt.internals.has_value(); };
   if (std::count_if(out.prompts.begin(), out.prompts.end(), with_internals) > 1) {

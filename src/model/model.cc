@@ -364,6 +364,13 @@ std::vector<float> Model::read_kv(std::int32_t layer, std::span<const std::int32
   return backend_.read_kv({block->kv_layer, &spec_.attention}, block_table, tokens, value);
 }
 
+std::vector<std::byte> Model::read_kv_raw(std::int32_t layer, std::span<const std::int32_t> block_table,
+                                          std::int64_t tokens, bool value) {
+  const auto* block = std::get_if<AttentionBlock>(&weights_.layers[static_cast<std::size_t>(layer)].mixer);
+  if (block == nullptr) return {};
+  return backend_.read_kv_raw({block->kv_layer, &spec_.attention}, block_table, tokens, value);
+}
+
 std::vector<float> Model::read_state(std::int32_t layer, std::int32_t slot) {
   const auto* block = std::get_if<GdnBlock>(&weights_.layers[static_cast<std::size_t>(layer)].mixer);
   return block == nullptr ? std::vector<float>{} : backend_.read_state(gdn_args(*block), slot);

@@ -88,6 +88,9 @@ class Model final : public Executor {
   // Read-back of what the pools hold, per layer of the model; empty where the layer is of the other kind.
   std::vector<float> read_kv(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,
                              bool value);
+  // Before the scale, as stored.
+  std::vector<std::byte> read_kv_raw(std::int32_t layer, std::span<const std::int32_t> block_table, std::int64_t tokens,
+                                     bool value);
   std::vector<float> read_state(std::int32_t layer, std::int32_t slot);
   std::vector<float> read_conv_window(std::int32_t layer, std::int32_t slot);
 

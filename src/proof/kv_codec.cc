@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <vector>
 
 namespace sterling::proof {
 namespace {
@@ -31,28 +30,22 @@ Layout layout_of(KvType type) {
   return {};
 }
 
-// Positive finite values of an FP8 type, by code, ascending.
-std::vector<double> positive_values(KvType type) {
-  std::vector<double> values;
-  for (std::uint32_t code = 0; code < 128; ++code) {
-    const double value = decode_bits(type, code);
-    if (!std::isfinite(value)) break;
-    values.push_back(value);
-  }
-  return values;
+// The largest finite positive code.
+std::uint32_t largest_fp8(KvType type) {
+  return type == KvType::kFp8E5m2 ? 0x7b : 0x7e;
 }
 
 std::uint32_t nearest_fp8(KvType type, double x) {
-  static const std::vector<double> e4m3 = positive_values(KvType::kFp8E4m3);
-  static const std::vector<double> e5m2 = positive_values(KvType::kFp8E5m2);
-  const std::vector<double>& values = type == KvType::kFp8E5m2 ? e5m2 : e4m3;
   const std::uint32_t sign = std::signbit(x) ? 0x80 : 0;
-  const double size = std::min(std::fabs(x), values.back());
-  const auto above = std::lower_bound(values.begin(), values.end(), size);
-  auto code = static_cast<std::uint32_t>(above - values.begin());
+  const double size = std::min(std::fabs(x), decode_bits(type, largest_fp8(type)));
+  // The first code that is not below: positive codes ascend with their values.
+  std::uint32_t code = 0;
+  for (std::uint32_t step = 64; step > 0; step /= 2) {
+    if (code + step <= largest_fp8(type) + 1 && decode_bits(type, code + step - 1) < size) code += step;
+  }
   if (code == 0) return sign;
-  const double up = values[code] - size;
-  const double down = size - values[code - 1];
+  const double up = decode_bits(type, code) - size;
+  const double down = size - decode_bits(type, code - 1);
   if (down < up || (down == up && (code - 1) % 2 == 0)) --code;
   return sign | code;
 }
