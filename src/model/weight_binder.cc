@@ -118,7 +118,11 @@ std::optional<quant::StoredWeight> WeightBinder::collect(const std::string& modu
   const TensorView* inverse = part(".weight_scale_inv");
   const TensorView* second = part(".weight_scale_2");
   const TensorView* global = part(".weight_global_scale");
-  for (const char* suffix : {".input_scale", ".input_global_scale"}) part(suffix);
+  const TensorView* input = part(".input_scale");
+  const TensorView* input_global = part(".input_global_scale");
+  weight.divide_by_input = input == nullptr && input_global != nullptr;
+  if (weight.divide_by_input) input = input_global;
+  if (input != nullptr) weight.input_scale = *input;
   const auto missing = [&](std::string_view what) -> std::optional<quant::StoredWeight> {
     fail("missing_scale",
          make_error(ErrorCode::kCorrupt,

@@ -11,7 +11,7 @@
 //   module.weight          U8 with weight_scale F8_E4M3 and weight_scale_2             NVFP4 (ModelOpt: the global scale multiplies)
 //   module.weight_packed   U8 with weight_scale F8_E4M3 and weight_global_scale        NVFP4 (compressed-tensors: the global scale divides)
 //   module.weight(_packed) U8 with weight_scale U8 (E8M0)                              MXFP4
-// input_scale and input_global_scale belong to quantised activations, which are not used here: known and skipped.
+// input_scale and input_global_scale belong to quantised activations, which only `sterling audit` emulates: handed on unread.
 #pragma once
 
 #include <cstdint>

@@ -43,6 +43,9 @@ struct StoredWeight {
   bool divide_by_global = false;           // compressed-tensors' layout
   std::int64_t block_rows = 0;             // kFp8Block
   std::int64_t block_cols = 0;
+  // Of the activations that engines with quantised activations multiply by; products here don't use it, `sterling audit` does.
+  std::optional<TensorView> input_scale = std::nullopt;
+  bool divide_by_input = false;  // compressed-tensors' layout
 
   std::int64_t rows() const;
   std::int64_t cols() const;

@@ -1,6 +1,6 @@
 // Inside of the CPU backend; one class, its parts in weights.cc,
 // coded_weights.cc and weight_sizes.cc (loading), linear.cc (products), rows.cc (row-wise operations),
-// attention.cc, gdn.cc and moe.cc.
+// attention.cc, gdn.cc, moe.cc, and activation_emulation.cc.
 #pragma once
 
 #include <atomic>
@@ -32,6 +32,8 @@ struct PackedLinear {
   kernels::CodeFormat code = kernels::CodeFormat::kFp8;  // of kCoded
   std::vector<float> row_scale;                          // [n] or empty
   std::vector<float> bias;                               // [n] or empty
+  bool rounds_input = false;                             // ActivationEmulation applies
+  float input_scale = 0.0F;                              // calibrated for its format; 0: none
 
   std::int64_t panel_count() const { return (n + kernels::kLanes - 1) / kernels::kLanes; }
   std::int64_t panels_bytes() const { return panel_count() * panel_bytes; }
@@ -171,6 +173,16 @@ class CpuBackend final : public Backend {
   void parallel_rows(std::int64_t rows, std::int64_t floats_per_row, const auto& work);
   Status store_codes(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
   Status store_panels(const quant::StoredWeight& stored, const RowSelection& rows, PackedLinear& linear);
+  // The product itself, of inputs as they are.
+  void multiply(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add);
+  // activation_emulation.cc: what happens instead where products emulate quantised activations.
+  Status prepare_emulation(const quant::StoredWeight& weight, PackedLinear& linear) const;
+  void multiply_rounded(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add);
+  float emulated_scale(Matrix x, float calibrated);
+  void round_rows(Matrix x, float scale) const;
+  Matrix round_expert_input(const MoeArgs& args, const ExpertChunk& chunk, Matrix rows,
+                            const MoeScratch& scratch) const;
+  void round_expert_hidden(const MoeArgs& args, std::int64_t pairs);
   std::size_t packed_bytes(InputForm form, std::int64_t rows, std::int64_t k) const;
   void pack_rows(InputForm form, Matrix x, int row_begin, int row_end, void* packed) const;
   const void* pack_input(Matrix x, InputForm form);
@@ -245,6 +257,9 @@ class CpuBackend final : public Backend {
   platform::AlignedBuffer expert_hidden_;  // [pairs][intermediate]
   platform::AlignedBuffer moe_memory_;
   std::vector<MoeScratch> moe_scratch_;  // per thread
+
+  std::vector<float> rounded_;        // ActivationEmulation: a product's input
+  float experts_input_scale_ = 0.0F;  // likewise: of all experts' inputs, where it isn't calibrated
 
   // The current step.
   std::span<const SequenceSlice> slices_;

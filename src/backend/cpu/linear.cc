@@ -54,6 +54,10 @@ void CpuBackend::run_gemm(const PackedLinear& w, kernels::GemmArgs args) const {
 }
 
 void CpuBackend::linear(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) {
+  options_.activations ? multiply_rounded(x, weights, outs, add) : multiply(x, weights, outs, add);
+}
+
+void CpuBackend::multiply(Matrix x, std::span<const LinearId> weights, std::span<const Matrix> outs, bool add) {
   STERLING_CHECK(weights.size() == outs.size() && weights.size() <= kMaxWeights);
   if (x.rows == 0) return;
   const void* packed[kInputForms] = {};
@@ -106,7 +110,7 @@ void CpuBackend::logits(Matrix x, LinearId weight, std::span<float> out) {
   const std::int64_t n = linears_[static_cast<std::size_t>(weight.index)].n;
   STERLING_CHECK(static_cast<std::int64_t>(out.size()) == x.rows * n);
   const Matrix target{out.data(), x.rows, n, n};
-  linear(x, std::span(&weight, 1), std::span(&target, 1), false);
+  multiply(x, std::span(&weight, 1), std::span(&target, 1), false);
 }
 
 }  // namespace sterling::backend

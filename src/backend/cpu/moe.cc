@@ -135,7 +135,8 @@ void CpuBackend::expert_gate_up(const MoeArgs& args, const ExpertChunk& chunk, M
                                 std::int64_t panel_end, const MoeScratch& scratch) {
   const PackedLinear& gate = linears_[static_cast<std::size_t>(args.gate.index + chunk.expert)];
   const PackedLinear& up = linears_[static_cast<std::size_t>(args.up.index + chunk.expert)];
-  const Matrix rows = gather_rows(chunk, x, scratch);
+  Matrix rows = gather_rows(chunk, x, scratch);
+  if (gate.rounds_input) rows = round_expert_input(args, chunk, rows, scratch);
   const auto m = static_cast<int>(rows.rows);
   std::byte* gate_input = scratch.packed[static_cast<std::size_t>(gate.input)];
   std::byte* up_input = scratch.packed[static_cast<std::size_t>(up.input)];
@@ -194,6 +195,7 @@ void CpuBackend::moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared
     }
   });
   group_rows(spec, x.rows);
+  if (options_.activations) experts_input_scale_ = emulated_scale(x, 0.0F);
 
   // Large tasks spare packing a chunk's input again for every one; small ones keep all threads busy to the end.
   const auto threads = static_cast<std::int64_t>(pool_.threads());
@@ -208,6 +210,7 @@ void CpuBackend::moe(const MoeArgs& args, Matrix x, Matrix router, Matrix shared
                    moe_scratch_[thread]);
   });
 
+  if (options_.activations) round_expert_hidden(args, x.rows * spec.experts_per_token);
   const std::int64_t out_panels = linears_[static_cast<std::size_t>(args.down.index)].panel_count();
   const std::int64_t out_group = std::clamp<std::int64_t>(out_panels / (threads * 4), 4, 32);
   pool_.parallel(static_cast<std::size_t>((out_panels + out_group - 1) / out_group),

@@ -49,6 +49,7 @@ CpuBackend::CpuBackend(const CpuBackendOptions& options)
 
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   STERLING_CHECK(options.kernels != nullptr && options.pool != nullptr);
+  STERLING_CHECK(!options.activations || options.compute == Compute::kFp32);
   return std::make_unique<CpuBackend>(options);
 }
 
@@ -111,6 +112,9 @@ Expected<LinearId> CpuBackend::reserve_linears(std::span<const quant::StoredWeig
   std::int64_t bytes = 0;
   for (const quant::StoredWeight& weight : weights) {
     linears_.push_back(describe(options_.compute, weight, rows, input));
+    if (options_.activations && input == ProductInput::kActivation && options_.activations->applies(weight)) {
+      if (Status status = prepare_emulation(weight, linears_.back()); !status) return status.error();
+    }
     bytes += linears_.back().panels_bytes();
   }
   auto memory = platform::AlignedBuffer::allocate(static_cast<std::size_t>(bytes), "weights");
