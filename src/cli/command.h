@@ -43,6 +43,7 @@ int run_plan(const Invocation& invocation);
 int run_synth(const Invocation& invocation);
 int run_quantize(const Invocation& invocation);
 int run_calibrate(const Invocation& invocation);
+int run_audit(const Invocation& invocation);
 int run_golden(const Invocation& invocation);
 int run_doctor(const Invocation& invocation);
 

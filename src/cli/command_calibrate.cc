@@ -1,18 +1,15 @@
 // sterling calibrate MODEL: K/V scales from real prompts.
-#include <unistd.h>
-
 #include <array>
 #include <charconv>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/common_settings.h"
 #include "cli/console.h"
 #include "cli/hub_access.h"
 #include "cli/kv_capture.h"
+#include "cli/output_file.h"
 #include "cli/prompt_file.h"
 #include "cli/runtime.h"
 #include "cli/version.h"
@@ -30,11 +27,7 @@ using config::Setting;
 using config::SettingType;
 
 constexpr std::array kSettings{
-    Setting{.key = "model",
-            .type = SettingType::kPath,
-            .help = "A directory, a .gguf file, or a hub id.",
-            .placeholder = "MODEL",
-            .positional = true},
+    kModelArgument,
     Setting{
         .key = "prompts",
         .type = SettingType::kPath,
@@ -112,24 +105,9 @@ constexpr std::array kSettings{
             .help = "Type of matrix products while calibrating.",
             .placeholder = "TYPE",
             .choices = {{{"bf16"}, {"fp32"}}}},
-    Setting{.key = "isa",
-            .type = SettingType::kChoice,
-            .effect = Effect::kSpeed,
-            .help = "Kernel tier; all give the same bits.",
-            .placeholder = "TIER",
-            .word = "auto",
-            .choices = {{{"scalar"}, {"avx2"}, {"avx512"}, {"avx512bf16"}}}},
-    Setting{.key = "threads",
-            .type = SettingType::kInteger,
-            .default_text = "0",
-            .effect = Effect::kSpeed,
-            .help = "Compute threads; 0: one per physical core.",
-            .placeholder = "N",
-            .max = 4096},
-    Setting{.key = "json",
-            .type = SettingType::kBoolean,
-            .default_text = "false",
-            .help = "The report as one JSON document on stdout."},
+    kIsaSetting,
+    kThreadsSetting,
+    kJsonSetting,
 };
 constexpr config::Schema kSchema{.command = "calibrate", .settings = kSettings};
 
@@ -177,39 +155,6 @@ Expected<lab::CalibrateOptions> read_options(const config::Settings& settings) {
   }
   if (!foreign && settings.integer("tp") != 1) return wrong("--tp", "is for --format vllm and sglang");
   return options;
-}
-
-// Checked before minutes of work.
-Status check_out(const config::Settings& settings) {
-  const std::filesystem::path out = settings.text("out");
-  if (out.empty()) return wrong("--out", "calibrate needs a file to write");
-  std::error_code error;
-  if (std::filesystem::exists(out, error) && !settings.boolean("force")) {
-    return wrong("--out", fmt::format("{} exists; --force replaces it", out.string()));
-  }
-  const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
-  if (!std::filesystem::is_directory(folder, error))
-    return wrong("--out", fmt::format("{} is no folder", folder.string()));
-  return {};
-}
-
-// Whole or not at all.
-Status write_file(const std::filesystem::path& path, const std::string& text) {
-  const std::filesystem::path temporary = fmt::format("{}.{}.part", path.string(), ::getpid());
-  {
-    std::ofstream file(temporary, std::ios::binary);
-    file << text;
-    file.flush();
-    if (!file) {
-      std::remove(temporary.c_str());
-      return make_error(ErrorCode::kIo, fmt::format("--out {}: cannot be written", path.string()), "--out");
-    }
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (!error) return {};
-  std::remove(temporary.c_str());
-  return make_error(ErrorCode::kIo, fmt::format("--out {}: {}", path.string(), error.message()), "--out");
 }
 
 struct Outcome {
@@ -262,7 +207,10 @@ Expected<Outcome> calibrate(const config::Settings& settings, const Invocation& 
   }
   const auto options = read_options(settings);
   if (!options) return options.error();
-  if (Status status = check_out(settings); !status) return status.error();
+  if (settings.text("out").empty()) return wrong("--out", "calibrate needs a file to write");
+  // Before minutes of work.
+  if (Status status = check_output(settings.text("out"), "--out", settings.boolean("force")); !status)
+    return status.error();
   auto found = resolve_model(settings.text("model"), invocation);
   if (!found) return found.error();
   RuntimeOptions runtime;
@@ -298,7 +246,7 @@ Expected<Outcome> calibrate(const config::Settings& settings, const Invocation& 
           ? formats::kv_scales_json(scales, outcome.about)
           : formats::kv_scales_json_vllm(scales, capture->spec().layer_count(), settings.integer("tp"),
                                          capture->spec().model_type);
-  if (Status status = write_file(settings.text("out"), boost::json::serialize(document) + "\n"); !status)
+  if (Status status = write_output(settings.text("out"), "--out", boost::json::serialize(document) + "\n"); !status)
     return status.error();
   if (prompts->cut > 0) {
     print_err(fmt::format("{} prompts were longer than --context {} and lost their end\n", prompts->cut,

@@ -15,6 +15,7 @@ constexpr std::array kCommands{
     Command{"synth", "write a checkpoint with random weights, for benchmarks and capacity tests", run_synth},
     Command{"quantize", "write a checkpoint again with FP8 or NVFP4 weights", run_quantize},
     Command{"calibrate", "K/V scales for an FP8 cache, from real prompts", run_calibrate},
+    Command{"audit", "what each precision choice costs on your prompts; how far two servers are apart", run_audit},
     Command{"golden", "compare a model with reference vectors, layer by layer", run_golden},
     Command{"doctor", "this host: instruction sets, measured kernel rates, bandwidth, limits", run_doctor},
 };

@@ -17,31 +17,44 @@ namespace json = boost::json;
 
 using Tokens = std::vector<std::int32_t>;
 
-class Reader {
+Error fail(const std::string& where, const std::string& path, std::string_view what) {
+  return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", where, what), path);
+}
+
+Expected<RawPrompt> read_object(const json::object& object, const std::string& where, const std::string& path) {
+  RawPrompt prompt;
+  prompt.where = where;
+  if (const json::value* tokens = object.if_contains("tokens")) {
+    if (!tokens->is_array() || tokens->get_array().empty()) {
+      return fail(where, path, "tokens is expected to be a list of ids");
+    }
+    prompt.tokens = tokens->get_array();
+    return prompt;
+  }
+  for (const char* key : {"text", "prompt"}) {
+    const json::value* text = object.if_contains(key);
+    if (text == nullptr || !text->is_string()) continue;
+    prompt.text = std::string(text->get_string());
+    return prompt;
+  }
+  const json::value* messages = object.if_contains("messages");
+  if (messages != nullptr && messages->is_array() && !messages->get_array().empty()) {
+    prompt.messages = messages->get_array();
+    return prompt;
+  }
+  return fail(where, path, "holds none of tokens (ids), text, prompt (strings), messages (a list)");
+}
+
+// Turns prompts into tokens of one model.
+class Encoder {
  public:
-  Reader(const std::string& path, const formats::Checkpoint& checkpoint, const PromptLimits& limits)
+  Encoder(const std::string& path, const formats::Checkpoint& checkpoint, const PromptLimits& limits)
       : path_(path), checkpoint_(checkpoint), limits_(limits) {}
 
-  Expected<Tokens> from_object(const json::object& object, const std::string& where) {
-    if (const json::value* tokens = object.if_contains("tokens")) return ids(*tokens, where);
-    for (const char* key : {"text", "prompt"}) {
-      const json::value* text = object.if_contains(key);
-      if (text != nullptr && text->is_string()) return encode(std::string(text->get_string()), true, where);
-    }
-    const json::value* messages = object.if_contains("messages");
-    if (messages != nullptr && messages->is_array()) return rendered(*messages, where);
-    return fail(where, "holds none of tokens (ids), text, prompt (strings), messages (a list)");
-  }
-
-  Expected<Tokens> encode(const std::string& text, bool specials, const std::string& where) {
-    if (Status status = load(); !status) return status.error();
-    auto tokens = tokenizer_->encode(text, {.add_special_tokens = specials, .parse_special = true});
-    if (!tokens) return fail(where, tokens.error().message);
-    return tokens;
-  }
-
-  Error fail(const std::string& where, std::string_view what) const {
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("{}: {}", where, what), path_);
+  Expected<Tokens> encode(const RawPrompt& prompt) {
+    if (prompt.text) return encode_text(*prompt.text, true, prompt.where);
+    if (!prompt.messages.empty()) return rendered(prompt.messages, prompt.where);
+    return ids(prompt.tokens, prompt.where);
   }
 
  private:
@@ -53,33 +66,42 @@ class Reader {
     return {};
   }
 
-  Expected<Tokens> ids(const json::value& value, const std::string& where) const {
-    const std::string wanted =
-        fmt::format("tokens is expected to be a list of ids from 0 to {}", limits_.vocab_size - 1);
-    if (!value.is_array()) return fail(where, wanted);
+  Expected<Tokens> encode_text(const std::string& text, bool specials, const std::string& where) {
+    if (Status status = load(); !status) return status.error();
+    auto tokens = tokenizer_->encode(text, {.add_special_tokens = specials, .parse_special = true});
+    if (!tokens) return fail(where, path_, tokens.error().message);
+    return tokens;
+  }
+
+  Expected<Tokens> ids(const json::array& list, const std::string& where) const {
     Tokens tokens;
-    for (const json::value& id : value.get_array()) {
-      if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= limits_.vocab_size) return fail(where, wanted);
+    for (const json::value& id : list) {
+      if (!id.is_int64() || id.get_int64() < 0 || id.get_int64() >= limits_.vocab_size) {
+        return fail(where, path_,
+                    fmt::format("tokens is expected to be a list of ids from 0 to {}", limits_.vocab_size - 1));
+      }
       tokens.push_back(static_cast<std::int32_t>(id.get_int64()));
     }
     return tokens;
   }
 
-  Expected<Tokens> rendered(const json::value& messages, const std::string& where) {
+  Expected<Tokens> rendered(const json::array& messages, const std::string& where) {
     if (Status status = load(); !status) return status.error();
     if (template_ == nullptr) {
       auto loaded = load_chat_template(checkpoint_, *tokenizer_, std::nullopt);
       if (!loaded) return loaded.error();
       template_ = *loaded;
-      if (template_ == nullptr) return fail(where, "messages need a chat template, and the checkpoint has none");
+      if (template_ == nullptr) {
+        return fail(where, path_, "messages need a chat template, and the checkpoint has none");
+      }
     }
     const std::string text = json::serialize(messages);
     text::RenderRequest request;
     request.messages_json = text;
     request.add_generation_prompt = false;
     auto prompt = template_->render(request);
-    if (!prompt) return fail(where, prompt.error().message);
-    return encode(*prompt, false, where);
+    if (!prompt) return fail(where, path_, prompt.error().message);
+    return encode_text(*prompt, false, where);
   }
 
   const std::string& path_;
@@ -110,41 +132,59 @@ bool is_jsonl(const std::string& text) {
 
 }  // namespace
 
+Expected<RawPromptFile> read_raw_prompts(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::ostringstream bytes;
+  if (stream) bytes << stream.rdbuf();
+  if (!stream) return make_error(ErrorCode::kNotFound, fmt::format("{}: cannot be read", path), path);
+  const std::string text = bytes.str();
+  RawPromptFile file;
+  file.sha256 = platform::sha256(text);
+  file.plain = !is_jsonl(text);
+  if (file.plain) {
+    if (text.empty()) return fail(path, path, "holds no prompt");
+    file.prompts.push_back({path, {}, text, {}});
+    return file;
+  }
+  std::istringstream lines(text);
+  std::size_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}:{}", path, number);
+    auto object = formats::parse_json_object(line, where);
+    if (!object) return object.error();
+    auto prompt = read_object(*object, where, path);
+    if (!prompt) return prompt.error();
+    file.prompts.push_back(std::move(*prompt));
+  }
+  return file;
+}
+
 Expected<PromptFile> read_prompts(const std::string& path, const formats::Checkpoint& checkpoint,
                                   const PromptLimits& limits) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return make_error(ErrorCode::kNotFound, fmt::format("{}: cannot be read", path), path);
-  std::ostringstream bytes;
-  bytes << stream.rdbuf();
-  const std::string text = bytes.str();
+  auto raw = read_raw_prompts(path);
+  if (!raw) return raw.error();
   PromptFile file;
-  file.sha256 = platform::sha256(text);
-  Reader reader(path, checkpoint, limits);
-  if (is_jsonl(text)) {
-    std::istringstream lines(text);
-    std::size_t number = 0;
-    for (std::string line; std::getline(lines, line);) {
-      ++number;
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const std::string where = fmt::format("{}:{}", path, number);
-      auto object = formats::parse_json_object(line, where);
-      if (!object) return object.error();
-      auto tokens = reader.from_object(*object, where);
-      if (!tokens) return tokens.error();
-      if (!keep(file, std::move(*tokens), limits)) break;
-    }
-  } else {
-    auto tokens = reader.encode(text, true, path);
+  file.sha256 = raw->sha256;
+  Encoder encoder(path, checkpoint, limits);
+  for (const RawPrompt& prompt : raw->prompts) {
+    auto tokens = encoder.encode(prompt);
     if (!tokens) return tokens.error();
+    if (!raw->plain) {
+      if (!keep(file, std::move(*tokens), limits)) break;
+      continue;
+    }
     for (std::size_t at = 0; at < tokens->size(); at += static_cast<std::size_t>(limits.context)) {
       const std::size_t end = std::min(tokens->size(), at + static_cast<std::size_t>(limits.context));
       const auto begin = tokens->begin();
       if (!keep(file, Tokens(begin + static_cast<std::ptrdiff_t>(at), begin + static_cast<std::ptrdiff_t>(end)),
-                limits))
+                limits)) {
         break;
+      }
     }
   }
-  if (file.prompts.empty()) return reader.fail(path, "holds no prompt");
+  if (file.prompts.empty()) return fail(path, path, "holds no prompt");
   return file;
 }
 

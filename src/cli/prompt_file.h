@@ -10,10 +10,27 @@
 #include <string>
 #include <vector>
 
+#include <boost/json.hpp>
+
 #include "base/status.h"
 #include "formats/checkpoint.h"
 
 namespace sterling::cli {
+
+// A prompt as the file has it.
+struct RawPrompt {
+  std::string where;          // file and line
+  boost::json::array tokens;  // ids, unchecked; empty: none
+  std::optional<std::string> text;
+  boost::json::array messages;  // empty: none
+};
+struct RawPromptFile {
+  std::vector<RawPrompt> prompts;  // not empty
+  bool plain = false;              // one text, not JSONL
+  std::string sha256;              // of the file
+};
+// Errors name file and line: a line that is no such object, a file that holds nothing.
+Expected<RawPromptFile> read_raw_prompts(const std::string& path);
 
 struct PromptFile {
   std::vector<std::vector<std::int32_t>> prompts;  // none is empty
@@ -28,8 +45,7 @@ struct PromptLimits {
   std::int64_t vocab_size = 0;
 };
 
-// Errors name file and line: a line that is no such object, ids beyond the vocabulary, text without a tokenizer, messages without a chat
-// template, a file that holds nothing.
+// Errors as above, and: ids beyond the vocabulary, text without a tokenizer, messages without a chat template.
 Expected<PromptFile> read_prompts(const std::string& path, const formats::Checkpoint& checkpoint,
                                   const PromptLimits& limits);
 

@@ -18,7 +18,7 @@ struct PositionCost {
   float reference_margin = 0.0F;  // best logit minus the second best: a small one flips easily
   std::int32_t reference_top = 0;
   std::int32_t choice_top = 0;  // -1: no finite best
-  std::int32_t reserved = 0;    // so that every byte of the record is defined
+  std::int32_t position = 0;    // tokens before its own
 
   bool flipped() const { return reference_top != choice_top; }
 };

@@ -199,11 +199,11 @@ std::string facts_html(const AuditFacts& facts) {
       "<table><caption>Measured</caption>\n<tr><td>model</td><td class=\"l\"><code>{}</code></td></tr>\n"
       "<tr><td>fingerprint</td><td class=\"l\"><code>{}</code></td></tr>\n"
       "<tr><td>prompts</td><td class=\"l\">{}: {}, {} tokens, SHA-256 <code>{}</code></td></tr>\n"
-      "<tr><td>reference</td><td class=\"l\">compute fp32, K and V fp32</td></tr>\n"
+      "<tr><td>reference</td><td class=\"l\">{}</td></tr>\n"
       "<tr><td>greedy steps</td><td class=\"l\">{}</td></tr>\n"
       "<tr><td>by</td><td class=\"l\">Sterling {}</td></tr></table>\n",
       escaped(facts.model), escaped(facts.fingerprint), escaped(facts.prompts), facts.prompt_count, facts.tokens,
-      escaped(facts.prompts_sha256), facts.greedy_steps, escaped(facts.version));
+      escaped(facts.prompts_sha256), escaped(facts.reference), facts.greedy_steps, escaped(facts.version));
   for (const std::string& note : facts.notes) html += "<p>Note: " + escaped(note) + "</p>\n";
   return html;
 }

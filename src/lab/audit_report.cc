@@ -58,11 +58,10 @@ ChoiceReport report_choice(const AuditChoice& choice, const std::vector<PromptCo
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     const PromptCost& prompt = prompts[p];
     all.insert(all.end(), prompt.rows.begin(), prompt.rows.end());
-    for (std::size_t b = 0; b < bins.size(); ++b) {
-      const auto count = static_cast<std::int64_t>(prompt.rows.size());
-      const std::int64_t from = std::min(bins[b].from, count);
-      const std::int64_t to = std::min(bins[b].to, count);
-      per_bin[b].insert(per_bin[b].end(), prompt.rows.begin() + from, prompt.rows.begin() + to);
+    for (const PositionCost& row : prompt.rows) {
+      const auto holds = [&](const DepthBin& bin) { return row.position >= bin.from && row.position < bin.to; };
+      const auto bin = std::find_if(bins.begin(), bins.end(), holds);
+      if (bin != bins.end()) per_bin[static_cast<std::size_t>(bin - bins.begin())].push_back(row);
     }
     if (!prompt.greedy.diverged()) continue;
     ++report.diverged;
@@ -113,7 +112,7 @@ boost::json::object audit_json(const AuditReport& report) {
             {"sha256", facts.prompts_sha256},
             {"count", facts.prompt_count},
             {"tokens", facts.tokens}}},
-          {"reference", {{"compute", "fp32"}, {"kv_cache_dtype", "fp32"}}},
+          {"reference", facts.reference},
           {"chunk", facts.chunk},
           {"choices", std::move(choices)},
           {"notes", std::move(notes)}};
@@ -121,8 +120,8 @@ boost::json::object audit_json(const AuditReport& report) {
 
 std::string audit_text(const AuditReport& report) {
   const AuditFacts& facts = report.facts;
-  std::string text = fmt::format("{} · {} prompt{}, {} tokens · against compute fp32, K and V fp32\n\n", facts.model,
-                                 facts.prompt_count, facts.prompt_count == 1 ? "" : "s", facts.tokens);
+  std::string text = fmt::format("{} · {} prompt{}, {} tokens · against {}\n\n", facts.model, facts.prompt_count,
+                                 facts.prompt_count == 1 ? "" : "s", facts.tokens, facts.reference);
   text += fmt::format("{:>2}  {:<30}{:<13}{:>10}{:>11}{:>11}{:>11}{:>16}{:>19}{:>13}\n", "#", "choice", "cause",
                       "mean KL", "95 %", "99.9 %", "max", "top-1 flips", "greedy differs", "perplexity");
   for (std::size_t i = 0; i < report.choices.size(); ++i) {

@@ -30,7 +30,7 @@ struct GreedyCost {
 
 // One prompt under one choice.
 struct PromptCost {
-  std::vector<PositionCost> rows;  // of positions 0, 1, …
+  std::vector<PositionCost> rows;
   GreedyCost greedy;
 };
 
@@ -46,7 +46,8 @@ struct ChoiceReport {
 
 struct AuditFacts {
   std::string version;
-  std::string model;        // as asked for
+  std::string model;  // as asked for
+  std::string reference = "compute fp32, K and V fp32";
   std::string fingerprint;  // lab/fingerprint.h
   std::int64_t limit = 0;   // positions that the model was made for
   std::string prompts;      // the file

@@ -13,7 +13,7 @@ PromptCost prompt(std::size_t rows, double kl, std::int32_t first_change) {
   for (std::size_t i = 0; i < rows; ++i) {
     const bool last = i + 1 == rows;
     out.rows.push_back({kl * static_cast<double>(i + 1), last ? std::nan("") : -1.0, last ? std::nan("") : -1.5, 0.5F,
-                        3, i == 1 ? 4 : 3, 0});
+                        3, i == 1 ? 4 : 3, static_cast<std::int32_t>(i)});
   }
   out.greedy = {16, first_change, 0.125F};
   return out;
