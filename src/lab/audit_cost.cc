@@ -84,6 +84,10 @@ double CostSummary::choice_perplexity() const {
   return std::exp(choice_nll);
 }
 
+double CostSummary::perplexity_change() const {
+  return std::expm1(choice_nll - reference_nll);
+}
+
 CostSummary summarise(std::span<const PositionCost> rows) {
   CostSummary summary;
   summary.positions = static_cast<std::int64_t>(rows.size());

@@ -48,6 +48,8 @@ struct CostSummary {
   }
   double reference_perplexity() const;
   double choice_perplexity() const;
+  // (choice - reference) / reference. Where text is unpredictable a plain difference says nothing.
+  double perplexity_change() const;
 };
 CostSummary summarise(std::span<const PositionCost> rows);
 

@@ -171,10 +171,10 @@ std::string ranked_table(const AuditReport& report) {
     }
     html += fmt::format(
         "<tr><td>{}</td><td class=\"l\" title=\"{}\">{}</td><td class=\"l\">{}</td><td>{:.2e}</td><td>{:.2e}</td>"
-        "<td>{:.2e}</td><td>{:.2e}</td><td>{} ({:.2f} %)</td><td>{}</td><td>{:.4f} ({:+.4f})</td></tr>\n",
+        "<td>{:.2e}</td><td>{:.2e}</td><td>{} ({:.2f} %)</td><td>{}</td><td>{:.4f} ({:+.3f} %)</td></tr>\n",
         i + 1, escaped(c.choice.what), escaped(c.choice.name), escaped(c.choice.cause), c.all.mean_kl, c.all.p95_kl,
         c.all.p999_kl, c.all.max_kl, c.all.flips, 100.0 * c.all.flip_rate(), greedy, c.all.choice_perplexity(),
-        c.all.choice_perplexity() - c.all.reference_perplexity());
+        100.0 * c.all.perplexity_change());
   }
   return html + "</table>\n";
 }

@@ -25,6 +25,7 @@ boost::json::object summary_json(const CostSummary& summary) {
             {"reference", number(summary.reference_perplexity())},
             {"choice", number(summary.choice_perplexity())},
             {"difference", number(summary.choice_perplexity() - summary.reference_perplexity())},
+            {"change", number(summary.perplexity_change())},
             {"nll_difference", number(summary.choice_nll - summary.reference_nll)}}}};
 }
 
@@ -128,10 +129,10 @@ std::string audit_text(const AuditReport& report) {
     const ChoiceReport& c = report.choices[i];
     std::string greedy = facts.greedy_steps == 0 ? "-" : fmt::format("0/{}", c.prompts);
     if (c.earliest) greedy = fmt::format("{}/{} from step {}", c.diverged, c.prompts, c.earliest->first_change);
-    text += fmt::format("{:>2}  {:<30}{:<13}{:>10.2e}{:>11.2e}{:>11.2e}{:>11.2e}{:>16}{:>19}{:>+13.4f}\n", i + 1,
+    text += fmt::format("{:>2}  {:<30}{:<13}{:>10.2e}{:>11.2e}{:>11.2e}{:>11.2e}{:>16}{:>19}{:>+11.3f} %\n", i + 1,
                         c.choice.name, c.choice.cause, c.all.mean_kl, c.all.p95_kl, c.all.p999_kl, c.all.max_kl,
                         fmt::format("{} ({:.2f} %)", c.all.flips, 100.0 * c.all.flip_rate()), greedy,
-                        c.all.choice_perplexity() - c.all.reference_perplexity());
+                        100.0 * c.all.perplexity_change());
   }
   text += fmt::format("\nmean KL by depth (top-1 flips)\n{:<30}", "tokens of context");
   std::vector<std::size_t> used;

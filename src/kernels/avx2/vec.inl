@@ -56,6 +56,31 @@ inline void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
 }
 
+// ---- sums in double ----
+struct D {
+  __m256d part[4];
+};
+using DX = __m256d;
+inline D d_zero() {
+  const __m256d zero = _mm256_setzero_pd();
+  return {{zero, zero, zero, zero}};
+}
+inline D d_widen(const float* p) {
+  return {{_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p + 4)), _mm256_cvtps_pd(_mm_loadu_ps(p + 8)),
+           _mm256_cvtps_pd(_mm_loadu_ps(p + 12))}};
+}
+inline DX d_broadcast(const float* p) {
+  return _mm256_cvtps_pd(_mm_broadcast_ss(p));
+}
+inline D d_multiply_add(DX x, D w, D sum) {
+  return {{_mm256_fmadd_pd(x, w.part[0], sum.part[0]), _mm256_fmadd_pd(x, w.part[1], sum.part[1]),
+           _mm256_fmadd_pd(x, w.part[2], sum.part[2]), _mm256_fmadd_pd(x, w.part[3], sum.part[3])}};
+}
+inline V d_narrow(D d) {
+  return {_mm256_set_m128(_mm256_cvtpd_ps(d.part[1]), _mm256_cvtpd_ps(d.part[0])),
+          _mm256_set_m128(_mm256_cvtpd_ps(d.part[3]), _mm256_cvtpd_ps(d.part[2]))};
+}
+
 // ---- codes of quantised weights ----
 inline B b_load_bytes(const void* p) {
   const auto* q = static_cast<const __m128i_u*>(p);

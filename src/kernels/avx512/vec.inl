@@ -35,6 +35,27 @@ inline void prefetch(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
+// ---- sums in double ----
+struct D {
+  __m512d low, high;
+};
+using DX = __m512d;
+inline D d_zero() {
+  return {_mm512_setzero_pd(), _mm512_setzero_pd()};
+}
+inline D d_widen(const float* p) {
+  return {_mm512_cvtps_pd(_mm256_loadu_ps(p)), _mm512_cvtps_pd(_mm256_loadu_ps(p + 8))};
+}
+inline DX d_broadcast(const float* p) {
+  return _mm512_cvtps_pd(_mm256_broadcast_ss(p));
+}
+inline D d_multiply_add(DX x, D w, D sum) {
+  return {_mm512_fmadd_pd(x, w.low, sum.low), _mm512_fmadd_pd(x, w.high, sum.high)};
+}
+inline V d_narrow(D d) {
+  return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(d.low)), _mm512_cvtpd_ps(d.high), 1);
+}
+
 // ---- codes of quantised weights ----
 inline B b_load_bytes(const void* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));

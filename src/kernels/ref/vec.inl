@@ -48,6 +48,31 @@ inline void b_store(void* p, B b) {
 }
 inline void prefetch(const void*) {}
 
+// ---- sums in double ----
+struct D {
+  double lane[16];
+};
+using DX = double;  // one number for all lanes
+inline D d_zero() { return {}; }
+inline D d_widen(const float* p) {
+  D r;
+  STERLING_EACH_LANE = static_cast<double>(p[j]);
+  return r;
+}
+inline DX d_broadcast(const float* p) { return static_cast<double>(*p); }
+// x * w + sum. x and w are FP32 numbers, so their product is exact and fusing does not show.
+inline D d_multiply_add(DX x, D w, D sum) {
+  D r;
+  STERLING_EACH_LANE = x * w.lane[j] + sum.lane[j];
+  return r;
+}
+// Rounded to nearest even.
+inline V d_narrow(D d) {
+  V r;
+  STERLING_EACH_LANE = static_cast<float>(d.lane[j]);
+  return r;
+}
+
 // ---- codes of quantised weights ----
 // 16 bytes, one per lane.
 inline B b_load_bytes(const void* p) {
